@@ -1,0 +1,3 @@
+//! Fair distributed locks with leases and fencing tokens.
+
+pub mod protocol;

@@ -1,0 +1,3 @@
+//! The fairlock binary.
+
+fn main() {}
