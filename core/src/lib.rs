@@ -1,3 +1,8 @@
 //! Fair distributed locks with leases and fencing tokens.
 
 pub mod protocol;
+
+#[cfg(feature = "server")]
+pub mod node;
+#[cfg(feature = "server")]
+pub use node::{Server, ServerBuilder, ServerError};

@@ -1,0 +1,249 @@
+//! A node inside this process: the public face of [`node`](super).
+//!
+//! The node runs on a thread of its own, so it works from any async runtime and from none, and a
+//! caller that blocks its own thread does not stop it.
+
+use super::error::ServerError;
+use super::run::{self, Prepared};
+use super::settings::{Secret, Settings};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A running node. Dropping it stops it and waits until it has ended.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = fairlock::Server::builder().listen("127.0.0.1:0").start_blocking()?;
+/// println!("listening on {}", server.address());
+/// server.stop_blocking()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<()>,
+    thread: Option<JoinHandle<Result<(), ServerError>>>,
+}
+
+impl Server {
+    /// A node with default settings: on 127.0.0.1:7420, without a folder.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder {
+            settings: Settings::default(),
+        }
+    }
+
+    /// The address that the node listens on, with the port that was found where 0 was asked for.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until the node has ended, which without [`Server::stop`] takes a bug. Can be cancelled and called again.
+    pub async fn ended(&mut self) {
+        // An error means that the sender is gone, so the thread is ending too.
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Stops the node in order: waiting requests hear that they have to look elsewhere, and replies that are
+    /// due are written, for at most `drain_timeout`. The node stops even if this future is dropped.
+    ///
+    /// # Errors
+    /// Why the node had ended before, if it had.
+    pub async fn stop(mut self) -> Result<(), ServerError> {
+        self.tell_to_stop();
+        self.ended().await;
+        self.join()
+    }
+
+    /// As [`Server::stop`], blocking the calling thread.
+    ///
+    /// # Errors
+    /// Why the node had ended before, if it had.
+    pub fn stop_blocking(mut self) -> Result<(), ServerError> {
+        self.tell_to_stop();
+        self.join()
+    }
+
+    fn tell_to_stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // An error means that the node has ended already.
+            let _ = stop.send(());
+        }
+    }
+
+    fn join(&mut self) -> Result<(), ServerError> {
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(ServerError::Internal(
+                "the node's thread panicked".to_owned(),
+            )),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tell_to_stop();
+        if let Err(error) = self.join() {
+            tracing::error!("the node had ended: {error}");
+        }
+    }
+}
+
+/// How a node is to run. [`Settings`] explains each setting.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ServerBuilder {
+    settings: Settings,
+}
+
+impl ServerBuilder {
+    /// Takes all settings from here.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Where clients connect, `host:port`; port 0 takes a free one.
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.settings.listen = address.into();
+        self
+    }
+
+    /// The folder in which the node keeps its term, so that tokens rise over restarts.
+    pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.data_dir = Some(path.into());
+        self.settings.ephemeral = false;
+        self
+    }
+
+    /// Without a folder; this is the default here, as suits tests.
+    pub fn ephemeral(mut self) -> Self {
+        self.settings.data_dir = None;
+        self.settings.ephemeral = true;
+        self
+    }
+
+    /// The address that clients are told, where it is not the one the node listens on.
+    pub fn advertise(mut self, address: impl Into<String>) -> Self {
+        self.settings.advertise = Some(address.into());
+        self
+    }
+
+    /// What every client has to say before it is served.
+    pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> Self {
+        self.settings.secret = Some(Secret::new(secret));
+        self
+    }
+
+    /// A file that holds the secret.
+    pub fn secret_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.secret_file = Some(path.into());
+        self
+    }
+
+    /// Allows to listen beyond loopback without a secret.
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.settings.insecure = insecure;
+        self
+    }
+
+    /// The longest lease a client may ask for.
+    pub fn max_lease(mut self, lease: Duration) -> Self {
+        self.settings.max_lease = lease;
+        self
+    }
+
+    /// How long an orderly stop may take.
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.drain_timeout = timeout;
+        self
+    }
+
+    /// Starts the node and waits until it serves.
+    ///
+    /// # Errors
+    /// A setting, the address, the data dir or the term file cannot be used; nothing has been changed then.
+    pub async fn start(self) -> Result<Server, ServerError> {
+        let (sender, started) = oneshot::channel();
+        let handles = spawn(self.settings, move |outcome| drop(sender.send(outcome)))?;
+        let outcome = started.await;
+        handles.server(outcome.ok())
+    }
+
+    /// As [`ServerBuilder::start`], blocking the calling thread.
+    ///
+    /// # Errors
+    /// As [`ServerBuilder::start`].
+    pub fn start_blocking(self) -> Result<Server, ServerError> {
+        let (sender, started) = mpsc::sync_channel(1);
+        let handles = spawn(self.settings, move |outcome| drop(sender.send(outcome)))?;
+        let outcome = started.recv();
+        handles.server(outcome.ok())
+    }
+}
+
+type Outcome = Result<SocketAddr, ServerError>;
+
+/// What leads to the thread of a node that may not serve yet.
+struct Handles {
+    stop: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+    thread: JoinHandle<Result<(), ServerError>>,
+}
+
+impl Handles {
+    fn server(self, outcome: Option<Outcome>) -> Result<Server, ServerError> {
+        match outcome {
+            Some(Ok(address)) => Ok(Server {
+                address,
+                stop: Some(self.stop),
+                ended: self.ended,
+                thread: Some(self.thread),
+            }),
+            Some(Err(error)) => Err(error),
+            None => Err(ServerError::Internal(
+                "the node's thread panicked".to_owned(),
+            )),
+        }
+    }
+}
+
+fn spawn(
+    settings: Settings,
+    started: impl FnOnce(Outcome) + Send + 'static,
+) -> Result<Handles, ServerError> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel();
+    let thread = thread::Builder::new()
+        .name("fairlock-node".to_owned())
+        .spawn(move || {
+            // Dropped last, so that who waits for the end finds a thread that can be joined at once.
+            let _end = end;
+            let prepared = match Prepared::new(settings) {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    started(Err(error));
+                    return Ok(());
+                }
+            };
+            started(Ok(prepared.address()));
+            run::run(prepared, async {
+                // A sender that is gone without a word is a dropped start: nobody wants the node.
+                let _ = stopped.await;
+            })
+        })?;
+    Ok(Handles {
+        stop,
+        ended,
+        thread,
+    })
+}
