@@ -1,0 +1,26 @@
+//! Goal: what fuzzing found stays found. Method: the kept inputs of each fuzz target run through the
+//! same body as in the fuzzer, on every machine and without nightly.
+
+use std::path::Path;
+
+#[path = "../../fuzz/bodies/line.rs"]
+mod line;
+
+fn replay(target: &str, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).expect("the corpus is part of the sources") {
+        let path = entry.expect("a readable folder").path();
+        println!("{}", path.display());
+        check(&std::fs::read(&path).expect("a readable file"));
+        count += 1;
+    }
+    assert!(count > 0, "{} is empty", folder.display());
+}
+
+#[test]
+fn line_parsers_hold_over_the_kept_inputs() {
+    replay("line", line::check);
+}

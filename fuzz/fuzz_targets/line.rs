@@ -1,0 +1,7 @@
+//! `cargo +nightly fuzz run line`: whatever bytes arrive, reading them holds what `bodies/line.rs` says.
+#![no_main]
+
+#[path = "../bodies/line.rs"]
+mod body;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| body::check(data));
