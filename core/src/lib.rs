@@ -1,5 +1,7 @@
 //! Fair distributed locks with leases and fencing tokens.
 
+#[cfg(feature = "server")]
+pub mod engine;
 pub mod protocol;
 
 #[cfg(feature = "server")]

@@ -1,0 +1,40 @@
+//! The limits and times that an operator may change.
+
+use crate::protocol::Millis;
+
+/// What an engine allows and for how long it waits for clients that it lost.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Keys that are held or waited for at the same time.
+    pub max_keys: u32,
+    /// Requests that wait for one key.
+    pub max_waiters_per_key: u32,
+    /// Requests that wait in all.
+    pub max_waiters: u32,
+    /// Requests of one connection that wait.
+    pub max_waiting_per_connection: u32,
+    /// How long a request keeps its place, and an undelivered grant its lock, after their
+    /// connection broke.
+    pub reattach_grace: Millis,
+    /// How long the attempt number of a request that is over is remembered.
+    pub attempt_memory: Millis,
+    /// How many attempt numbers are remembered.
+    pub max_attempts_remembered: u32,
+    /// Whether [`Engine::poll_change`](super::Engine::poll_change) tells every change of the state.
+    pub record_changes: bool,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        EngineSettings {
+            max_keys: 10_000_000,
+            max_waiters_per_key: 100_000,
+            max_waiters: 10_000_000,
+            max_waiting_per_connection: 100_000,
+            reattach_grace: Millis(500),
+            attempt_memory: Millis(600_000),
+            max_attempts_remembered: 1_000_000,
+            record_changes: false,
+        }
+    }
+}
