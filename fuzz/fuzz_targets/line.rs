@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run line`: whatever bytes arrive, reading them holds what `bodies/line.rs` says.
+//! `cargo +nightly fuzz run line fuzz/corpus/line fuzz/seeds/line`: whatever bytes arrive, reading them holds what `bodies/line.rs` says.
 #![no_main]
 
 #[path = "../bodies/line.rs"]

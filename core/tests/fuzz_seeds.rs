@@ -8,10 +8,10 @@ mod line;
 
 fn replay(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
+        .join("../fuzz/seeds")
         .join(target);
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).expect("the corpus is part of the sources") {
+    for entry in std::fs::read_dir(&folder).expect("the kept inputs are part of the sources") {
         let path = entry.expect("a readable folder").path();
         println!("{}", path.display());
         check(&std::fs::read(&path).expect("a readable file"));
