@@ -1,8 +1,22 @@
 //! Fair distributed locks with leases and fencing tokens.
 
+#[cfg(feature = "client")]
+mod client;
 #[cfg(feature = "server")]
 pub mod engine;
+mod error;
+mod fence;
 pub mod protocol;
+
+#[cfg(feature = "client")]
+pub use client::{
+    Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, FollowMoves,
+    HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending, Running, Status, TryAcquire,
+    Waiter, Waiters, blocking,
+};
+pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason};
+pub use fence::Fence;
+pub use protocol::{Role, Token};
 
 #[cfg(feature = "server")]
 pub mod node;
