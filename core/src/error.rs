@@ -233,8 +233,10 @@ impl Error {
         Error::new(ErrorKind::Cancelled, "the caller gave up")
     }
 
+    /// What is said of a lock that was lost in this way.
     #[cfg(feature = "client")]
-    pub(crate) fn lost(reason: LostReason) -> Error {
+    #[must_use]
+    pub fn lost(reason: LostReason) -> Error {
         let text = match reason {
             LostReason::Expired => "the lock has been lost: its lease is over",
             LostReason::Taken => {

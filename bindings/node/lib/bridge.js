@@ -1,0 +1,94 @@
+'use strict'
+
+// Calls that take time: each gets an id, and the addon says under that id what became of it. One bridge for
+// each JavaScript environment. Promises in here are never rejected, so none can be rejected unhandled; errors
+// are made where a caller waits, so that their stacks say who.
+
+const native = require('./native')
+const { errorFrom } = require('./errors')
+
+/** What a call under way ends with if not with a value. */
+class Failed {
+  constructor (failure) { this.failure = failure }
+}
+class Aborted {
+  constructor (reason) { this.reason = reason }
+}
+
+const underWay = new Map()
+/**
+ * Who wants to hear of the loss of a lock. The list holds its controller weakly: what listens to the loss often refers to
+ * the lock, and must not keep it from being collected. The lock keeps the controller.
+ */
+const lossListeners = new Map()
+const collected = new FinalizationRegistry((id) => lossListeners.delete(id))
+let lastId = 0
+let bridge
+
+function drain () {
+  const outcomes = native().drain(bridge)
+  for (let at = 0; at < outcomes.length; at += 3) {
+    const id = outcomes[at]
+    const failure = outcomes[at + 1]
+    const value = outcomes[at + 2]
+    const call = underWay.get(id)
+    if (call !== undefined) {
+      underWay.delete(id)
+      call.signal?.removeEventListener('abort', call.abort)
+      call.resolve(failure === null ? value : new Failed(failure))
+    } else {
+      lossListeners.get(id)?.deref()?.abort(errorFrom(value))
+      lossListeners.delete(id)
+    }
+  }
+}
+
+const open = () => bridge ??= native().openBridge(drain)
+
+function finished (outcome) {
+  if (outcome instanceof Failed) throw errorFrom(outcome.failure)
+  if (outcome instanceof Aborted) throw outcome.reason
+  return outcome
+}
+
+/**
+ * Makes a call and waits for its outcome. `begin` is given the addon, the bridge and the id, and gives back a failure if
+ * nothing was begun. `owner` is kept from being collected as long as the call is under way.
+ */
+async function call (owner, begin, signal) {
+  signal?.throwIfAborted()
+  const id = ++lastId
+  return finished(await new Promise((resolve) => {
+    const failure = begin(native(), open(), id)
+    if (failure) return resolve(new Failed(failure))
+    const entry = { owner, resolve, signal, abort: undefined }
+    underWay.set(id, entry)
+    if (signal === undefined) return
+    entry.abort = () => {
+      underWay.delete(id)
+      native().cancel(bridge, id)
+      resolve(new Aborted(signal.reason))
+    }
+    signal.addEventListener('abort', entry.abort, { once: true })
+  }))
+}
+
+/** Aborts the controller when the lock is lost. */
+function listenForLoss (lock, held, controller) {
+  const id = ++lastId
+  lossListeners.set(id, new WeakRef(controller))
+  collected.register(lock, id)
+  native().watchLock(open(), id, held)
+}
+
+/** What a call that is done at once gave: the value, or its failure thrown. */
+function now (outcome) {
+  if (outcome?.kind !== undefined) throw errorFrom(outcome)
+  return outcome
+}
+
+/** Keeps this environment alive, or no longer. */
+const hold = () => native().hold(open())
+const letGo = () => native().letGo(open())
+
+module.exports = { call, hold, letGo, listenForLoss, now }

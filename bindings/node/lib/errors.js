@@ -1,0 +1,75 @@
+'use strict'
+
+// The error classes, and how what the addon says becomes one of them. The kinds and codes are those of the
+// table in the core; a test compares the two.
+
+/** What all errors of this package have in common, but for wrong arguments: those are TypeError and RangeError. */
+class FairlockError extends Error {
+  constructor (message, code) {
+    super(message)
+    this.code = code
+  }
+}
+
+function named (name, code, withReason = false) {
+  const Class = {
+    [name]: class extends FairlockError {
+      constructor (message, reason) {
+        super(message, code)
+        if (withReason) this.reason = reason
+      }
+    },
+  }[name]
+  Object.defineProperty(Class.prototype, 'name', { value: name, configurable: true, writable: true })
+  return Class
+}
+Object.defineProperty(FairlockError.prototype, 'name', { value: 'FairlockError', configurable: true, writable: true })
+
+const WaitTimeout = named('WaitTimeout', 'ERR_WAIT_TIMEOUT')
+const ConnectionFailed = named('ConnectionFailed', 'ERR_CONNECTION_FAILED')
+const Refused = named('Refused', 'ERR_REFUSED', true)
+const LockLost = named('LockLost', 'ERR_LOCK_LOST', true)
+const ReleaseUnconfirmed = named('ReleaseUnconfirmed', 'ERR_RELEASE_UNCONFIRMED')
+const StaleToken = named('StaleToken', 'ERR_STALE_TOKEN')
+const ClientClosed = named('ClientClosed', 'ERR_CLOSED')
+const ServerError = named('ServerError', 'ERR_SERVER')
+
+const classOfKind = {
+  WaitTimeout,
+  ConnectionFailed,
+  Refused,
+  LockLost,
+  ReleaseUnconfirmed,
+  StaleToken,
+  Closed: ClientClosed,
+  Server: ServerError,
+}
+
+const withCode = (error, code) => Object.assign(error, { code })
+const typeError = (message) => withCode(new TypeError(message), 'ERR_INVALID_ARG_TYPE')
+const rangeError = (message) => withCode(new RangeError(message), 'ERR_OUT_OF_RANGE')
+
+/** The error for `{ kind, message, reason }` of the addon. */
+function errorFrom ({ kind, message, reason }) {
+  if (kind === 'InvalidArgument') return rangeError(message)
+  if (kind === 'WrongType') return typeError(message)
+  const Class = classOfKind[kind]
+  return Class ? new Class(message, reason) : new FairlockError(message, `ERR_${kind.toUpperCase()}`)
+}
+
+module.exports = {
+  classes: {
+    FairlockError,
+    WaitTimeout,
+    ConnectionFailed,
+    Refused,
+    LockLost,
+    ReleaseUnconfirmed,
+    StaleToken,
+    ClientClosed,
+    ServerError,
+  },
+  errorFrom,
+  rangeError,
+  typeError,
+}

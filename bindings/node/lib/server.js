@@ -1,0 +1,60 @@
+'use strict'
+
+// A node inside this process, for tests and for programs that bring their own.
+
+const { checkOptionsObject } = require('./arguments')
+const { asyncDispose } = require('./lock')
+const { call, hold, letGo } = require('./bridge')
+const native = require('./native')
+const { typeError } = require('./errors')
+
+const madeHere = Symbol('made here')
+
+class Server {
+  #server
+  #address
+  /** Whether this server keeps the process alive. */
+  #holds = false
+  #stopped
+
+  constructor (secret, server) {
+    if (secret !== madeHere) throw typeError('a Server comes from Server.start()')
+    this.#server = server
+    this.#address = native().serverAddress(server)
+    this.ref()
+  }
+
+  static async start (options) {
+    const given = {}
+    for (const [name, value] of Object.entries(checkOptionsObject(options))) {
+      if (value !== undefined) given[name] = value
+    }
+    const server = await call(undefined, (addon, bridge, id) => addon.startServer(bridge, id, given))
+    return new Server(madeHere, server)
+  }
+
+  get address () { return this.#address }
+
+  stop () {
+    this.unref()
+    return this.#stopped ??= call(this, (addon, bridge, id) => addon.stopServer(bridge, id, this.#server))
+  }
+
+  ref () {
+    if (!this.#holds) hold()
+    this.#holds = true
+    return this
+  }
+
+  unref () {
+    if (this.#holds) letGo()
+    this.#holds = false
+    return this
+  }
+
+  [asyncDispose] () {
+    return this.stop()
+  }
+}
+
+module.exports = { Server }

@@ -1,0 +1,302 @@
+//! The client: what its methods in JavaScript call.
+
+use crate::bridge::Bridge;
+use crate::convert::{Key, count, key_bytes, milliseconds, token};
+use crate::outcome::{Failure, Outcome};
+use fairlock::{Client, Error, FollowMoves};
+use napi::bindgen_prelude::{BigInt, Either, External};
+use napi::{Env, Result};
+use napi_derive::napi;
+use std::time::Duration;
+
+/// Options of a client; what is not there is left to the core.
+#[napi(object, object_to_js = false)]
+pub(crate) struct ClientOptions {
+    pub servers: Option<Either<String, Vec<String>>>,
+    pub name: Option<String>,
+    pub secret: Option<Either<String, Vec<u8>>>,
+    pub secret_file: Option<String>,
+    pub connect_timeout_ms: Option<f64>,
+    pub retry_for_ms: Option<f64>,
+    pub follow_moves: Option<String>,
+}
+
+/// Makes a client, or says why not.
+#[napi(catch_unwind)]
+pub(crate) fn new_client(options: ClientOptions) -> Either<External<Client>, Failure> {
+    match build(options) {
+        Ok(client) => Either::A(External::new(client)),
+        Err(error) => Either::B(error.into()),
+    }
+}
+
+fn build(options: ClientOptions) -> std::result::Result<Client, Error> {
+    let mut builder = Client::builder();
+    builder = match options.servers {
+        None => builder,
+        Some(Either::A(server)) => builder.servers(server),
+        Some(Either::B(servers)) => builder.servers(servers),
+    };
+    if let Some(name) = options.name {
+        builder = builder.name(name);
+    }
+    builder = match options.secret {
+        None => builder,
+        Some(Either::A(text)) => builder.secret(text),
+        Some(Either::B(bytes)) => builder.secret(bytes),
+    };
+    if let Some(path) = options.secret_file {
+        builder = builder.secret_file(path);
+    }
+    if let Some(time) = options.connect_timeout_ms {
+        builder = builder.connect_timeout(milliseconds("connectTimeoutMs", time)?);
+    }
+    if let Some(time) = options.retry_for_ms {
+        builder = builder.retry_for(milliseconds("retryForMs", time)?);
+    }
+    builder = match options.follow_moves.as_deref() {
+        None => builder,
+        Some("any") => builder.follow_moves(FollowMoves::Any),
+        Some("listed") => builder.follow_moves(FollowMoves::Listed),
+        Some(other) => {
+            return Err(crate::convert::argument(format!(
+                "followMoves has to be 'any' or 'listed', not {other:?}"
+            )));
+        }
+    };
+    builder.build()
+}
+
+/// Ends with the first connection.
+#[napi(catch_unwind)]
+pub(crate) fn connected(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+) -> Result<()> {
+    bridge.begin(
+        env,
+        id,
+        |()| Outcome::Done,
+        |done| Some(client.connected().submit(done)),
+    )
+}
+
+/// Applies what both ways to acquire have in common.
+macro_rules! with_terms {
+    ($builder:expr, $terms:expr) => {{
+        let mut builder = $builder;
+        if let Some(lease) = $terms.lease {
+            builder = builder.lease(lease);
+        }
+        if $terms.keep_alive {
+            builder = builder.keep_alive();
+        }
+        if let Some(time) = $terms.max_hold {
+            builder = builder.max_hold(time);
+        }
+        builder
+    }};
+}
+
+struct Terms {
+    lease: Option<Duration>,
+    keep_alive: bool,
+    max_hold: Option<Duration>,
+}
+
+impl Terms {
+    fn new(
+        lease_ms: Option<f64>,
+        keep_alive: Option<bool>,
+        max_hold_ms: Option<f64>,
+    ) -> std::result::Result<Terms, Error> {
+        Ok(Terms {
+            lease: optional("leaseMs", lease_ms)?,
+            keep_alive: keep_alive.unwrap_or(false),
+            max_hold: optional("maxHoldMs", max_hold_ms)?,
+        })
+    }
+}
+
+fn optional(name: &str, time_ms: Option<f64>) -> std::result::Result<Option<Duration>, Error> {
+    time_ms.map(|time| milliseconds(name, time)).transpose()
+}
+
+/// Ends with a lock.
+// Places instead of an object with names: this is the call that has to be fast.
+#[allow(clippy::too_many_arguments)]
+#[napi(catch_unwind)]
+pub(crate) fn acquire(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    key: Key<'_>,
+    wait_ms: Option<f64>,
+    lease_ms: Option<f64>,
+    keep_alive: Option<bool>,
+    max_hold_ms: Option<f64>,
+) -> Result<Option<Failure>> {
+    let terms = Terms::new(lease_ms, keep_alive, max_hold_ms);
+    let (terms, wait) = match terms.and_then(|terms| Ok((terms, optional("waitMs", wait_ms)?))) {
+        Ok(both) => both,
+        Err(error) => return Ok(Some(error.into())),
+    };
+    let mut acquire = with_terms!(client.acquire(key_bytes(&key)), terms);
+    if let Some(wait) = wait {
+        acquire = acquire.wait(wait);
+    }
+    bridge.begin(
+        env,
+        id,
+        |lock| Outcome::Lock(Some(lock)),
+        |done| Some(acquire.submit(done)),
+    )?;
+    Ok(None)
+}
+
+/// Ends with a lock or with null.
+#[allow(clippy::too_many_arguments)]
+#[napi(catch_unwind)]
+pub(crate) fn try_acquire(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    key: Key<'_>,
+    lease_ms: Option<f64>,
+    keep_alive: Option<bool>,
+    max_hold_ms: Option<f64>,
+) -> Result<Option<Failure>> {
+    let terms = match Terms::new(lease_ms, keep_alive, max_hold_ms) {
+        Ok(terms) => terms,
+        Err(error) => return Ok(Some(error.into())),
+    };
+    let acquire = with_terms!(client.try_acquire(key_bytes(&key)), terms);
+    bridge.begin(env, id, Outcome::Lock, |done| Some(acquire.submit(done)))?;
+    Ok(None)
+}
+
+/// Releases by token. Ends with whether this token held the key.
+#[napi(catch_unwind)]
+pub(crate) fn release_token(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    key: Key<'_>,
+    mark: BigInt,
+) -> Result<Option<Failure>> {
+    let token = match token(&mark) {
+        Ok(token) => token,
+        Err(error) => return Ok(Some(error.into())),
+    };
+    let call = client.release(key_bytes(&key), token);
+    bridge.begin(env, id, Outcome::Flag, |done| Some(call.submit(done)))?;
+    Ok(None)
+}
+
+/// Keeps by token. Ends with whether this token holds the key.
+#[napi(catch_unwind)]
+pub(crate) fn keep_token(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    key: Key<'_>,
+    mark: BigInt,
+    lease_ms: f64,
+) -> Result<Option<Failure>> {
+    let (token, lease) =
+        match token(&mark).and_then(|token| Ok((token, milliseconds("leaseMs", lease_ms)?))) {
+            Ok(both) => both,
+            Err(error) => return Ok(Some(error.into())),
+        };
+    let call = client.keep(key_bytes(&key), token, lease);
+    bridge.begin(env, id, Outcome::Flag, |done| Some(call.submit(done)))?;
+    Ok(None)
+}
+
+/// Ends with who holds the key.
+#[napi(catch_unwind)]
+pub(crate) fn inspect(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    key: Key<'_>,
+) -> Result<()> {
+    let call = client.inspect(key_bytes(&key));
+    bridge.begin(env, id, Outcome::State, |done| Some(call.submit(done)))
+}
+
+/// Ends with who waits for the key.
+#[napi(catch_unwind)]
+pub(crate) fn waiters(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    key: Key<'_>,
+    limit: f64,
+) -> Result<Option<Failure>> {
+    let limit = match count("limit", limit) {
+        Ok(limit) => limit,
+        Err(error) => return Ok(Some(error.into())),
+    };
+    let call = client.waiters(key_bytes(&key), limit);
+    bridge.begin(env, id, Outcome::Waiters, |done| Some(call.submit(done)))?;
+    Ok(None)
+}
+
+/// Ends with a page of held locks.
+#[napi(catch_unwind)]
+pub(crate) fn locks(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+    prefix: Option<Key<'_>>,
+    after: Option<Key<'_>>,
+    limit: f64,
+) -> Result<Option<Failure>> {
+    let limit = match count("limit", limit) {
+        Ok(limit) => limit,
+        Err(error) => return Ok(Some(error.into())),
+    };
+    let prefix = prefix.as_ref().map_or(&b""[..], key_bytes);
+    let call = client.locks(prefix, after.as_ref().map(key_bytes), limit);
+    bridge.begin(env, id, Outcome::Locks, |done| Some(call.submit(done)))?;
+    Ok(None)
+}
+
+/// Ends with what the server says of itself.
+#[napi(catch_unwind)]
+pub(crate) fn status(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+) -> Result<()> {
+    bridge.begin(env, id, Outcome::Status, |done| {
+        Some(client.status().submit(done))
+    })
+}
+
+/// Ends when the client is closed.
+#[napi(catch_unwind)]
+pub(crate) fn close(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    client: &External<Client>,
+) -> Result<()> {
+    bridge.begin(
+        env,
+        id,
+        |()| Outcome::Done,
+        |done| Some(client.close().submit(done)),
+    )
+}

@@ -1,0 +1,18 @@
+//! The addon behind the npm package `fairlock`: what JavaScript calls, and the way back.
+//!
+//! ```text
+//! lib/*.js ──▶ client · lock · server · fence ──▶ fairlock      convert, one call, convert
+//! lib/bridge.js ◀── bridge ◀── fairlock's own thread            one wake-up for all that is done
+//! ```
+//!
+//! Nothing here decides about locks, retries or time; that is the crate `fairlock`, the same for every language.
+//! A call that takes time gets an id from JavaScript, and its outcome comes back under that id through the [`bridge`].
+
+mod bridge;
+mod client;
+mod convert;
+mod fence;
+mod lock;
+mod outcome;
+mod server;
+mod view;

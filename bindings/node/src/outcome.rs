@@ -1,0 +1,76 @@
+//! What a call gave, as JavaScript sees it.
+
+use crate::server::RunningServer;
+use crate::view::{KeyView, LocksView, StatusView, WaitersView};
+use fairlock::{Error, ErrorKind, Lock};
+use fairlock::{KeyState, LockPage, Status, Waiters};
+use napi::bindgen_prelude::{External, ToNapiValue, Unknown};
+use napi::{Env, Result};
+use napi_derive::napi;
+
+/// What a call gave.
+pub(crate) enum Outcome {
+    Done,
+    Flag(bool),
+    Lock(Option<Lock>),
+    State(KeyState),
+    Waiters(Waiters),
+    Locks(LockPage),
+    Status(Status),
+    Server(RunningServer),
+    /// Not the answer to a call: the lock of this id was lost.
+    Lost(Failure),
+}
+
+impl Outcome {
+    pub(crate) fn into_js(self, env: &Env) -> Result<Unknown<'_>> {
+        match self {
+            Outcome::Done => ().into_unknown(env),
+            Outcome::Flag(flag) => flag.into_unknown(env),
+            Outcome::Lock(None) => napi::bindgen_prelude::Null.into_unknown(env),
+            Outcome::Lock(Some(lock)) => External::new(lock).into_unknown(env),
+            Outcome::State(state) => KeyView::from(state).into_unknown(env),
+            Outcome::Waiters(waiters) => WaitersView::from(waiters).into_unknown(env),
+            Outcome::Locks(page) => LocksView::from(page).into_unknown(env),
+            Outcome::Status(status) => StatusView::from(status).into_unknown(env),
+            Outcome::Server(server) => External::new(server).into_unknown(env),
+            Outcome::Lost(failure) => failure.into_unknown(env),
+        }
+    }
+}
+
+/// An error on its way to `lib/errors.js`, which makes the object that users see.
+#[napi(object, object_from_js = false, use_nullable = true)]
+pub(crate) struct Failure {
+    /// The name of the kind, as in the table of errors.
+    pub kind: &'static str,
+    /// The text.
+    pub message: String,
+    /// The code of a refusal, the reason of a loss.
+    pub reason: Option<String>,
+}
+
+impl Failure {
+    /// A value of the wrong type or an unknown name, as `TypeError` in JavaScript.
+    pub(crate) fn wrong_type(message: String) -> Failure {
+        Failure {
+            kind: "WrongType",
+            message,
+            reason: None,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure {
+            kind: error.kind().row().kind,
+            message: error.to_string(),
+            reason: match error.kind() {
+                ErrorKind::Refused { code } => Some(code.to_string()),
+                ErrorKind::LockLost { reason } => Some(reason.as_str().to_owned()),
+                _ => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A node inside this process.
+
+use crate::bridge::Bridge;
+use crate::convert::milliseconds;
+use crate::outcome::{Failure, Outcome};
+use fairlock::node::{Setting, SettingKind, Settings};
+use fairlock::{Server, ServerError};
+use napi::bindgen_prelude::{Either3, External};
+use napi::{Env, Result};
+use napi_derive::napi;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::thread;
+
+/// A node that serves. Dropping it stops it.
+pub(crate) struct RunningServer {
+    address: String,
+    server: RefCell<Option<Server>>,
+}
+
+type Value = Either3<String, f64, bool>;
+
+/// The names of all settings in JavaScript, so that the types can be tested against them.
+#[napi(catch_unwind)]
+pub(crate) fn server_settings() -> Vec<String> {
+    Settings::ALL.iter().map(name).collect()
+}
+
+/// Starts a node with these settings. Its [`RunningServer`] comes back under `id`.
+#[napi(catch_unwind)]
+pub(crate) fn start_server(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    given: HashMap<String, Value>,
+) -> Result<Option<Failure>> {
+    let settings = match settings(given) {
+        Ok(settings) => settings,
+        Err(failure) => return Ok(Some(failure)),
+    };
+    bridge.begin(env, id, Outcome::Server, |done| {
+        thread::spawn(move || {
+            let started = Server::builder().settings(settings).start_blocking();
+            done(started.map(RunningServer::new).map_err(failure));
+        });
+        None
+    })?;
+    Ok(None)
+}
+
+/// Stops the node; that it has ended comes back under `id`, at once if it has been stopped before.
+#[napi(catch_unwind)]
+pub(crate) fn stop_server(
+    env: &Env,
+    bridge: &External<Bridge>,
+    id: f64,
+    running: &External<RunningServer>,
+) -> Result<()> {
+    let server = running.server.take();
+    bridge.begin(
+        env,
+        id,
+        |()| Outcome::Done,
+        |done| {
+            thread::spawn(move || {
+                done(
+                    server
+                        .map_or(Ok(()), Server::stop_blocking)
+                        .map_err(failure),
+                )
+            });
+            None
+        },
+    )
+}
+
+/// Where it listens.
+#[napi(catch_unwind)]
+pub(crate) fn server_address(running: &External<RunningServer>) -> String {
+    running.address.clone()
+}
+
+impl RunningServer {
+    fn new(server: Server) -> RunningServer {
+        RunningServer {
+            address: server.address().to_string(),
+            server: RefCell::new(Some(server)),
+        }
+    }
+}
+
+/// `max_lease` is `maxLeaseMs` in JavaScript: names of times end in their unit there.
+fn name(setting: &Setting) -> String {
+    let mut name = String::new();
+    for (place, word) in setting.name.split('_').enumerate() {
+        let (first, rest) = word.split_at(usize::from(place > 0));
+        name += &first.to_ascii_uppercase();
+        name += rest;
+    }
+    if setting.kind == SettingKind::Seconds {
+        name += "Ms";
+    }
+    name
+}
+
+fn settings(given: HashMap<String, Value>) -> std::result::Result<Settings, Failure> {
+    let mut settings = Settings::default();
+    for (given_name, value) in given {
+        let setting = Settings::ALL
+            .iter()
+            .find(|setting| name(setting) == given_name)
+            .ok_or_else(|| Failure::wrong_type(format!("there is no option `{given_name}`")))?;
+        let text = text(setting, &given_name, value)?;
+        settings
+            .set(setting.name, &text)
+            .map_err(|error| failure(error.into()))?;
+    }
+    settings.check().map_err(|error| failure(error.into()))?;
+    Ok(settings)
+}
+
+/// The value as [`Settings::set`] reads it.
+fn text(setting: &Setting, name: &str, value: Value) -> std::result::Result<String, Failure> {
+    let expected = match (setting.kind, value) {
+        (SettingKind::Seconds, Either3::B(number)) => {
+            return Ok(milliseconds(name, number)?.as_secs_f64().to_string());
+        }
+        (SettingKind::Number | SettingKind::Bytes | SettingKind::Spin, Either3::B(number)) => {
+            return Ok(number.to_string());
+        }
+        (SettingKind::Flag, Either3::C(flag)) => return Ok(flag.to_string()),
+        (
+            SettingKind::Text
+            | SettingKind::Path
+            | SettingKind::Secret
+            | SettingKind::Bytes
+            | SettingKind::Spin,
+            Either3::A(text),
+        ) => return Ok(text),
+        (SettingKind::Seconds | SettingKind::Number, _) => "a number",
+        (SettingKind::Flag, _) => "true or false",
+        (SettingKind::Bytes | SettingKind::Spin, _) => "a number or a string",
+        (SettingKind::Text | SettingKind::Path | SettingKind::Secret, _) => "a string",
+    };
+    Err(Failure::wrong_type(format!("{name} has to be {expected}")))
+}
+
+fn failure(error: ServerError) -> Failure {
+    let kind = match error {
+        ServerError::Setting(_) => "InvalidArgument",
+        _ => "Server",
+    };
+    Failure {
+        kind,
+        message: error.to_string(),
+        reason: None,
+    }
+}
