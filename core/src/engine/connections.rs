@@ -1,6 +1,12 @@
-//! Who speaks to the engine.
+//! Who speaks to the engine, and what a broken connection leaves behind.
 
+use super::lock::Stage;
+use super::output::Grant;
+use super::slab::NIL;
+use super::time::Time;
+use super::{Engine, SharedOwner};
 use crate::protocol::{ClientId, NameRef};
+use std::sync::Arc;
 
 /// Names a connection. Indices are dense and used again, so they can index the caller's own table;
 /// the generation tells a connection from those that had its index before.
@@ -42,5 +48,172 @@ impl Owner {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+}
+
+/// A living connection.
+pub(super) struct Connection {
+    pub(super) generation: u32,
+    /// Taken from the owner once more than for each claim.
+    pub(super) owner: u32,
+    pub(super) client: Option<ClientId>,
+    /// The first of its waiting claims.
+    pub(super) waiting: u32,
+    pub(super) waiting_count: u32,
+    /// It said hello or asked for something; a hello is late from then on.
+    pub(super) spoke: bool,
+}
+
+impl Engine {
+    /// A connection from `address` (`host:port`) begins.
+    pub fn connect(&mut self, address: &str) -> ConnectionId {
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let owner = Owner::new(None, NameRef::NONE, address);
+        let owner = self.owners.insert(SharedOwner {
+            owner: Arc::new(owner),
+            uses: 1,
+        });
+        let index = self.connections.insert(Connection {
+            generation,
+            owner,
+            client: None,
+            waiting: NIL,
+            waiting_count: 0,
+            spoke: false,
+        });
+        ConnectionId { index, generation }
+    }
+
+    /// A connection says who it is. Returns false, and changes nothing, if it has said so before or
+    /// has asked for a lock already.
+    pub fn hello(
+        &mut self,
+        connection: ConnectionId,
+        client: Option<ClientId>,
+        name: NameRef<'_>,
+    ) -> bool {
+        let Some(speaker) = self.speaker(connection) else {
+            return false;
+        };
+        if std::mem::replace(&mut speaker.spoke, true) {
+            return false;
+        }
+        speaker.client = client;
+        let shared = speaker.owner;
+        let shared = &mut self.owners[shared].owner;
+        *shared = Arc::new(Owner::new(client, name, shared.address()));
+        true
+    }
+
+    /// A connection is gone. Its waiting requests leave, or if they can be recognised keep their
+    /// place for the grace. `unsent` are the grants whose reply had not left the node; they are taken
+    /// back after the grace unless they are asked for again.
+    pub fn disconnect(&mut self, now: Time, connection: ConnectionId, unsent: &[Grant]) {
+        if self.speaker(connection).is_none() {
+            return;
+        }
+        let gone = self.connections.remove(connection.index);
+        let until = now.after(self.settings.reattach_grace);
+        let mut claim = gone.waiting;
+        while claim != NIL {
+            let Stage::Attached { since, next, .. } = self.claims[claim].stage else {
+                unreachable!("a connection lists only claims that are attached to it");
+            };
+            let owner = gone.owner;
+            self.owners[owner].uses += 1;
+            self.wheel.remove(&mut self.claims, claim);
+            self.claims[claim].stage = Stage::Detached {
+                since,
+                until,
+                owner,
+            };
+            self.detached += 1;
+            if gone.client.is_some() && self.claims[claim].tag().is_some() {
+                self.wheel.insert(&mut self.claims, claim);
+            } else {
+                self.leave(now, claim);
+            }
+            claim = next;
+        }
+        for grant in unsent {
+            self.take_back_later(*grant, gone.owner, until);
+        }
+        self.release_owner(gone.owner);
+    }
+
+    /// The connection, if it still lives.
+    pub(super) fn speaker(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.connections
+            .get_mut(id.index)
+            .filter(|connection| connection.generation == id.generation)
+    }
+
+    /// Who made a claim.
+    pub(super) fn owner_of(&self, claim: u32) -> &Arc<Owner> {
+        let owner = match self.claims[claim].stage {
+            Stage::Attached { connection, .. } => self.connections[connection].owner,
+            Stage::Detached { owner, .. } | Stage::Held { owner, .. } => owner,
+        };
+        &self.owners[owner].owner
+    }
+
+    /// The client whose claim this is, if the claim can be recognised when it is sent again.
+    pub(super) fn client_of(&self, claim: u32) -> Option<ClientId> {
+        self.claims[claim].tag()?;
+        self.owner_of(claim).client
+    }
+
+    pub(super) fn release_owner(&mut self, owner: u32) {
+        let shared = &mut self.owners[owner];
+        shared.uses -= 1;
+        if shared.uses == 0 {
+            self.owners.remove(owner);
+        }
+    }
+
+    /// Puts a claim that nothing ties among those that wait on `connection`.
+    pub(super) fn attach(&mut self, claim: u32, connection: u32, since: Time) {
+        let speaker = &mut self.connections[connection];
+        let first = std::mem::replace(&mut speaker.waiting, claim);
+        speaker.waiting_count += 1;
+        self.claims[claim].stage = Stage::Attached {
+            since,
+            connection,
+            previous: NIL,
+            next: first,
+        };
+        if let Some(Stage::Attached { previous, .. }) = self.stage_mut(first) {
+            *previous = claim;
+        }
+    }
+
+    /// Takes a claim out of whatever its stage ties it to: its connection's list, or its owner.
+    pub(super) fn untie(&mut self, claim: u32) {
+        match self.claims[claim].stage {
+            Stage::Attached {
+                connection,
+                previous: before,
+                next: after,
+                ..
+            } => {
+                let speaker = &mut self.connections[connection];
+                speaker.waiting_count -= 1;
+                if before == NIL {
+                    speaker.waiting = after;
+                }
+                if let Some(Stage::Attached { next, .. }) = self.stage_mut(before) {
+                    *next = after;
+                }
+                if let Some(Stage::Attached { previous, .. }) = self.stage_mut(after) {
+                    *previous = before;
+                }
+            }
+            Stage::Detached { owner, .. } => {
+                self.detached -= 1;
+                self.release_owner(owner);
+            }
+            Stage::Held { owner, .. } => self.release_owner(owner),
+        }
     }
 }

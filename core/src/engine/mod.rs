@@ -13,22 +13,97 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
+mod bits;
+mod claims;
 mod connections;
+mod copy;
+mod expiry;
+mod hash;
+mod invariants;
+mod lock;
 mod output;
+mod requests;
 mod settings;
+mod slab;
+mod table;
+#[cfg(test)]
+mod tests;
 mod time;
+mod token;
 mod view;
+mod wheel;
 
 pub use connections::{ConnectionId, Owner};
+pub use copy::Diverged;
 pub use output::{Answer, Change, ClaimId, Effect, Grant, Refusal};
 pub use settings::EngineSettings;
 pub use time::Time;
 pub use view::{Inspection, ListCursor, LockRow, Stats, WaiterRow};
 
-use crate::protocol::{ClientId, KeyRef, Millis, NameRef, Tag, Token, Wait};
+use crate::protocol::Token;
+use attempts::Attempts;
+use connections::Connection;
+use hash::SecretHash;
+use lock::{Claim, Lock, Queue};
+use slab::{NIL, Slab};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use table::Table;
+use token::Tokens;
+use wheel::Wheel;
+
+/// How many tables the keys are spread over: at ten million keys each holds 2,400.
+const KEY_SHARDS: usize = 4096;
+
+/// How many tables the waiting requests are spread over.
+const REQUEST_SHARDS: usize = 1024;
+
+/// A queue of effects or changes that has grown beyond this is given back when it is empty.
+const QUEUE_KEPT: usize = 1024;
 
 /// All locks of a node. See the [module](self).
-pub struct Engine {}
+pub struct Engine {
+    settings: EngineSettings,
+    hashes: SecretHash,
+    tokens: Tokens,
+    locks: Slab<Lock>,
+    queues: Slab<Queue>,
+    claims: Slab<Claim>,
+    connections: Slab<Connection>,
+    owners: Slab<SharedOwner>,
+    /// Locks by key.
+    keys: Table,
+    /// Waiting claims that can be recognised, by client and number.
+    requests: Table,
+    wheel: Wheel,
+    attempts: Attempts,
+    effects: VecDeque<Effect>,
+    changes: VecDeque<Change>,
+    generation: u32,
+    held: usize,
+    waiting: usize,
+    detached: usize,
+    counts: Counts,
+}
+
+/// An owner and how many connections and claims point at it.
+struct SharedOwner {
+    owner: Arc<Owner>,
+    uses: u32,
+}
+
+/// What happened since the start.
+#[derive(Default)]
+struct Counts {
+    granted: u64,
+    handed_over: u64,
+    released: u64,
+    expired: u64,
+    undelivered: u64,
+    timed_out: u64,
+    dropped: u64,
+}
 
 /// A term that cannot be opened: terms only rise, and end below 2³¹.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -36,7 +111,7 @@ pub struct Engine {}
 pub struct TermError {
     /// The term that was to be opened.
     pub term: u32,
-    /// The one that is open.
+    /// The highest one known.
     pub current: u32,
 }
 
@@ -45,152 +120,72 @@ impl Engine {
     /// choose keys that collide. Grants nothing until a term is [opened](Engine::open_term).
     #[must_use]
     pub fn new(settings: EngineSettings, hash_seed: u64) -> Engine {
-        todo!()
+        Engine {
+            hashes: SecretHash::new(hash_seed),
+            tokens: Tokens::default(),
+            locks: Slab::new(),
+            queues: Slab::new(),
+            claims: Slab::new(),
+            connections: Slab::new(),
+            owners: Slab::new(),
+            keys: Table::new(KEY_SHARDS),
+            requests: Table::new(REQUEST_SHARDS),
+            wheel: Wheel::new(),
+            attempts: Attempts::new(settings.max_attempts_remembered, settings.attempt_memory),
+            effects: VecDeque::new(),
+            changes: VecDeque::new(),
+            generation: 0,
+            held: 0,
+            waiting: 0,
+            detached: 0,
+            counts: Counts::default(),
+            settings,
+        }
     }
 
     /// Takes tokens from `term` from now on: 32 bits term, 4 bits `slot`, 28 bits counter, which
     /// begins above `counter_start` (0, or for a node that remembers nothing a fraction of a second).
     ///
     /// # Errors
-    /// The term is not above the one before, or is 2³¹ or more.
+    /// The term is not above the highest one known, or is 2³¹ or more.
     ///
     /// # Panics
     /// If `slot` is not below 16 or `counter_start` not below 2²⁸: both are the caller's own.
     pub fn open_term(&mut self, term: u32, slot: u8, counter_start: u32) -> Result<(), TermError> {
-        todo!()
+        self.tokens.open(term, slot, counter_start)?;
+        self.record(|_| Change::TermOpened { term });
+        Ok(())
     }
 
     /// Gives the term to be opened, with the same slot, when the counter of the present one ends.
     ///
     /// # Errors
-    /// The term is not above the present one, or is 2³¹ or more.
+    /// The term is not above the highest one known, or is 2³¹ or more.
     pub fn provide_next_term(&mut self, term: u32) -> Result<(), TermError> {
-        todo!()
+        self.tokens.provide(term)
     }
 
     /// The highest token granted or copied so far.
     #[must_use]
     pub fn highest_token(&self) -> Option<Token> {
-        todo!()
-    }
-
-    /// A connection from `address` (`host:port`) begins.
-    pub fn connect(&mut self, address: &str) -> ConnectionId {
-        todo!()
-    }
-
-    /// A connection says who it is. Returns false, and changes nothing, if it has said so before or
-    /// has asked for something already.
-    pub fn hello(
-        &mut self,
-        connection: ConnectionId,
-        client: Option<ClientId>,
-        name: NameRef<'_>,
-    ) -> bool {
-        todo!()
-    }
-
-    /// A connection is gone. Its waiting requests leave, or if they can be recognised keep their
-    /// place for the grace. `unsent` are the grants whose reply had not left the node; they are taken
-    /// back after the grace unless they are asked for again.
-    pub fn disconnect(&mut self, now: Time, connection: ConnectionId, unsent: &[Grant]) {
-        todo!()
-    }
-
-    /// Handles `A`.
-    pub fn acquire(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        key: KeyRef<'_>,
-        lease: Millis,
-        wait: Wait,
-        tag: Option<Tag>,
-    ) -> Answer {
-        todo!()
-    }
-
-    /// Handles `R`: whether the token held the key. Anybody who knows the token may release.
-    pub fn release(&mut self, now: Time, key: KeyRef<'_>, token: Token) -> bool {
-        todo!()
-    }
-
-    /// Handles `K`: whether the token holds the key. Its lease ends `lease` from now, or when it would
-    /// have ended anyway if that is later.
-    pub fn keep(&mut self, now: Time, key: KeyRef<'_>, token: Token, lease: Millis) -> bool {
-        todo!()
-    }
-
-    /// Handles `C`: whether there was a request of this client with that tag, up to its attempt, that
-    /// waited or held.
-    pub fn cancel(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        key: KeyRef<'_>,
-        tag: Tag,
-    ) -> bool {
-        todo!()
-    }
-
-    /// When [`expire`](Engine::expire) has to be called at the latest, if nothing changes before.
-    /// `Time(0)` if it has work left that is due already.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
-        todo!()
-    }
-
-    /// Ends the leases, waits and graces that are over by `now`, none early and none more than a
-    /// millisecond late, but at most `at_most` of them. Returns whether there is more to do now.
-    ///
-    /// Call it before the requests that are read at `now`; when nothing is due it costs nothing.
-    pub fn expire(&mut self, now: Time, at_most: usize) -> bool {
-        todo!()
+        self.tokens.highest()
     }
 
     /// The next thing to be done. Take all after every call that changes something.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        todo!()
+        poll(&mut self.effects)
     }
 
     /// The next change of the state, if [they are recorded](EngineSettings::record_changes).
     pub fn poll_change(&mut self) -> Option<Change> {
-        todo!()
+        poll(&mut self.changes)
     }
+}
 
-    /// Handles `I`.
-    #[must_use]
-    pub fn inspect(&self, now: Time, key: KeyRef<'_>) -> Inspection<'_> {
-        todo!()
+fn poll<T>(queue: &mut VecDeque<T>) -> Option<T> {
+    let next = queue.pop_front();
+    if next.is_none() && queue.capacity() > QUEUE_KEPT {
+        *queue = VecDeque::new();
     }
-
-    /// The rows of `W`, in the order of the queue.
-    pub fn waiters(&self, now: Time, key: KeyRef<'_>) -> impl Iterator<Item = WaiterRow<'_>> {
-        std::iter::empty()
-    }
-
-    /// How many wait for a key.
-    #[must_use]
-    pub fn queue_length(&self, key: KeyRef<'_>) -> u64 {
-        todo!()
-    }
-
-    /// Hands the next rows of `L`, at most `at_most`, to `row`. Returns whether there may be more: then
-    /// call again, now or when the reader has taken these. A call does a bounded amount of work and so
-    /// may hand over nothing although there is more.
-    pub fn list(
-        &self,
-        now: Time,
-        cursor: &mut ListCursor,
-        at_most: usize,
-        row: impl FnMut(LockRow<'_>),
-    ) -> bool {
-        todo!()
-    }
-
-    /// Numbers for status and metrics.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        todo!()
-    }
+    next
 }

@@ -1,6 +1,8 @@
 //! Looking without touching: one key, its queue, all keys.
 
+use super::Engine;
 use super::connections::Owner;
+use super::time::Time;
 use crate::protocol::{Key, KeyRef, Millis, Prefix, Token};
 
 /// The answer to `I`.
@@ -46,7 +48,12 @@ pub struct WaiterRow<'a> {
 #[derive(Clone, Debug)]
 pub struct ListCursor {
     prefix: Box<[u8]>,
+    /// Behind which key to begin, until that place is found.
     after: Option<Key>,
+    /// The next shard to look into.
+    shard: usize,
+    /// What was found in the shard before and not yet handed over, the first key last.
+    found: Vec<Key>,
 }
 
 impl ListCursor {
@@ -56,7 +63,147 @@ impl ListCursor {
         ListCursor {
             prefix: prefix.spelling().into(),
             after: after.map(KeyRef::to_key),
+            shard: 0,
+            found: Vec::new(),
         }
+    }
+}
+
+/// A list stops looking for rows in one call when it has come past so many keys.
+const KEYS_A_CALL: usize = 1024;
+
+impl Engine {
+    /// Handles `I`.
+    #[must_use]
+    pub fn inspect(&self, now: Time, key: KeyRef<'_>) -> Inspection<'_> {
+        let Some(lock) = self.find_lock(self.hashes.key(key.spelling()), key) else {
+            return Inspection::Free { waiters: 0 };
+        };
+        match self.row(now, lock) {
+            Some(row) => Inspection::Held(row),
+            None => Inspection::Free {
+                waiters: self.queue_length_of(lock),
+            },
+        }
+    }
+
+    /// The rows of `W`, in the order of the queue.
+    pub fn waiters<'a>(
+        &'a self,
+        now: Time,
+        key: KeyRef<'_>,
+    ) -> impl Iterator<Item = WaiterRow<'a>> + use<'a> {
+        let lock = self.find_lock(self.hashes.key(key.spelling()), key);
+        let queue = lock.into_iter().flat_map(|lock| self.queued(lock));
+        (1..).zip(queue).map(move |(position, claim)| WaiterRow {
+            position,
+            waited: now.since(self.waiting_since(claim)),
+            owner: self.owner_of(claim),
+        })
+    }
+
+    /// How many wait for a key.
+    #[must_use]
+    pub fn queue_length(&self, key: KeyRef<'_>) -> u64 {
+        let lock = self.find_lock(self.hashes.key(key.spelling()), key);
+        lock.map_or(0, |lock| self.queue_length_of(lock))
+    }
+
+    /// Hands the next rows of `L`, at most `at_most`, to `row`. Returns whether there may be more: then
+    /// call again, now or when the reader has taken these. A call does a bounded amount of work and so
+    /// may hand over nothing although there is more.
+    pub fn list(
+        &self,
+        now: Time,
+        cursor: &mut ListCursor,
+        at_most: usize,
+        mut row: impl FnMut(LockRow<'_>),
+    ) -> bool {
+        let mut rows = 0;
+        let mut seen = 0;
+        loop {
+            while let Some(key) = cursor.found.pop_if(|_| rows < at_most) {
+                // It may have been released since it was found.
+                let hash = self.hashes.key(key.spelling());
+                let lock = self.find_lock(hash, key.as_ref());
+                if let Some(held) = lock.and_then(|lock| self.row(now, lock)) {
+                    row(held);
+                    rows += 1;
+                }
+            }
+            let more = !cursor.found.is_empty() || cursor.shard < self.keys.shard_count();
+            if !more || rows >= at_most || seen >= KEYS_A_CALL {
+                return more;
+            }
+            seen += 1 + self.look_into_next_shard(cursor);
+        }
+    }
+
+    /// Numbers for status and metrics.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            held: self.held as u64,
+            keys: self.locks.len() as u64,
+            waiting: self.waiting as u64,
+            detached: self.detached as u64,
+            connections: self.connections.len() as u64,
+            attempts_remembered: self.attempts.len() as u64,
+            term: self.tokens.term(),
+            granted: self.counts.granted,
+            handed_over: self.counts.handed_over,
+            released: self.counts.released,
+            expired: self.counts.expired,
+            undelivered: self.counts.undelivered,
+            timed_out: self.counts.timed_out,
+            dropped: self.counts.dropped,
+            attempts_forgotten: self.attempts.forgotten(),
+        }
+    }
+
+    /// Finds the keys of the cursor's shard in their order. Returns how many keys the shard has.
+    fn look_into_next_shard(&self, cursor: &mut ListCursor) -> usize {
+        if let Some(after) = &cursor.after {
+            let first = self.keys.shard_of(self.hashes.key(after.spelling()));
+            if cursor.shard < first {
+                cursor.shard = first;
+            } else if cursor.shard > first {
+                cursor.after = None;
+            }
+        }
+        let mut seen = 0;
+        cursor.found.clear();
+        for lock in self.keys.shard(cursor.shard) {
+            seen += 1;
+            let key = &self.locks[lock].key;
+            let behind = cursor.after.as_ref().is_none_or(|after| key > after);
+            if behind && key.spelling().starts_with(&cursor.prefix) {
+                cursor.found.push(key.clone());
+            }
+        }
+        cursor.found.sort_unstable_by(|one, other| other.cmp(one));
+        cursor.shard += 1;
+        seen
+    }
+
+    fn queue_length_of(&self, lock: u32) -> u64 {
+        let queue = self.queues.get(self.locks[lock].queue);
+        queue.map_or(0, |queue| u64::from(queue.length))
+    }
+
+    /// What is to be told of a held lock; with several holders, of the one with the highest token.
+    fn row(&self, now: Time, lock: u32) -> Option<LockRow<'_>> {
+        let holders = self.holders(lock);
+        let (token, claim) = holders
+            .filter_map(|claim| Some((self.claims[claim].token()?, claim)))
+            .max()?;
+        Some(LockRow {
+            key: self.locks[lock].key.as_ref(),
+            token,
+            remaining: self.claims[claim].deadline.since(now),
+            waiters: self.queue_length_of(lock),
+            owner: self.owner_of(claim),
+        })
     }
 }
 

@@ -1,0 +1,60 @@
+//! What happens because time has passed.
+
+use super::Engine;
+use super::connections::ConnectionId;
+use super::lock::Stage;
+use super::output::Effect;
+use super::time::Time;
+
+impl Engine {
+    /// When [`expire`](Engine::expire) has to be called at the latest, if nothing changes before.
+    /// `Time(0)` if it has work left that can be done already.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let claims = self.wheel.next_deadline().into_iter();
+        claims.chain(self.attempts.next_deadline()).min()
+    }
+
+    /// Ends the leases, waits and graces that are over by `now`, none early and none more than a
+    /// millisecond late. Each of them counts as a piece of work, and so does each that is only put in
+    /// order for later; no more than `at_most` pieces are done. Returns whether there is more to do
+    /// now: then look after other things and call again.
+    ///
+    /// Call it before the requests that are read at `now`; when nothing is due it costs nothing.
+    pub fn expire(&mut self, now: Time, at_most: usize) -> bool {
+        let mut budget = at_most;
+        while let Some(claim) = self.wheel.pop(&mut self.claims, now, &mut budget) {
+            self.end_in_time(now, claim);
+        }
+        self.attempts.expire(&self.hashes, now, &mut budget);
+        self.next_deadline().is_some_and(|deadline| deadline <= now)
+    }
+
+    fn end_in_time(&mut self, now: Time, claim: u32) {
+        let ended = &self.claims[claim];
+        match ended.stage {
+            Stage::Held { take_back, .. } => {
+                if ended.deadline <= take_back {
+                    self.counts.expired += 1;
+                } else {
+                    self.counts.undelivered += 1;
+                }
+                self.expire_grant(now, claim);
+            }
+            Stage::Attached { connection, .. } => {
+                let effect = Effect::TimedOut {
+                    connection: ConnectionId {
+                        index: connection,
+                        generation: self.connections[connection].generation,
+                    },
+                    key: self.locks[ended.lock].key.clone(),
+                    tag: ended.tag(),
+                };
+                self.counts.timed_out += 1;
+                self.effects.push_back(effect);
+                self.leave(now, claim);
+            }
+            Stage::Detached { .. } => self.leave(now, claim),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What is kept of a key and of a request.
+
+use super::slab::NIL;
+use super::time::Time;
+use super::wheel::{Timed, TimerLinks};
+use crate::protocol::{Key, Millis, Tag, Token};
+
+/// A key that somebody holds or waits for.
+pub(super) struct Lock {
+    pub(super) key: Key,
+    /// The first claim that holds the key; the others follow by `next`.
+    pub(super) holders: u32,
+    /// The queue, while anybody waits.
+    pub(super) queue: u32,
+}
+
+/// The claims that wait for one key, the next one first.
+pub(super) struct Queue {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    pub(super) length: u32,
+}
+
+/// A request for a key, from its receipt until it neither waits nor holds any more.
+pub(super) struct Claim {
+    number: u64,
+    /// When its wait ends, or its lease.
+    pub(super) deadline: Time,
+    pub(super) stage: Stage,
+    pub(super) attempt: u32,
+    pub(super) lock: u32,
+    /// Its neighbours among the waiters, or among the holders.
+    pub(super) next: u32,
+    pub(super) previous: u32,
+    timer: TimerLinks,
+    lease_low: u32,
+    lease_high: u16,
+    tagged: bool,
+}
+
+// These two and the table make a held key 120 bytes at most.
+const _: () = assert!(size_of::<Option<Claim>>() == 72);
+const _: () = assert!(size_of::<Option<Lock>>() == 32);
+
+/// How far a claim has come.
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    /// It waits, and its connection lives.
+    Attached {
+        since: Time,
+        connection: u32,
+        /// Its neighbours among the waiting claims of the connection.
+        previous: u32,
+        next: u32,
+    },
+    /// It waits for its turn and for its client to come back.
+    Detached {
+        since: Time,
+        /// When it stops waiting for its client.
+        until: Time,
+        owner: u32,
+    },
+    /// It has the key.
+    Held {
+        token: Token,
+        /// When it is taken back because its reply was not delivered.
+        take_back: Time,
+        owner: u32,
+    },
+}
+
+impl Claim {
+    pub(super) fn new(
+        lock: u32,
+        tag: Option<Tag>,
+        lease: Millis,
+        deadline: Time,
+        stage: Stage,
+    ) -> Claim {
+        let mut claim = Claim {
+            number: tag.map_or(0, |tag| tag.number),
+            deadline,
+            stage,
+            attempt: tag.map_or(0, |tag| tag.attempt),
+            lock,
+            next: NIL,
+            previous: NIL,
+            timer: TimerLinks::OFF,
+            lease_low: 0,
+            lease_high: 0,
+            tagged: tag.is_some(),
+        };
+        claim.set_lease(lease);
+        claim
+    }
+
+    pub(super) fn tag(&self) -> Option<Tag> {
+        self.tagged.then_some(Tag {
+            number: self.number,
+            attempt: self.attempt,
+        })
+    }
+
+    pub(super) fn number(&self) -> Option<u64> {
+        self.tagged.then_some(self.number)
+    }
+
+    /// How long the lease is, or will be.
+    pub(super) fn lease(&self) -> Millis {
+        Millis(u64::from(self.lease_high) << 32 | u64::from(self.lease_low))
+    }
+
+    /// The wire knows no lease that does not fit.
+    pub(super) fn set_lease(&mut self, lease: Millis) {
+        let fits = lease.0.min((1 << 48) - 1);
+        self.lease_low = fits as u32;
+        self.lease_high = (fits >> 32) as u16;
+    }
+
+    pub(super) fn token(&self) -> Option<Token> {
+        match self.stage {
+            Stage::Held { token, .. } => Some(token),
+            Stage::Attached { .. } | Stage::Detached { .. } => None,
+        }
+    }
+}
+
+impl Timed for Claim {
+    fn due(&self) -> Time {
+        match self.stage {
+            Stage::Attached { .. } => self.deadline,
+            Stage::Detached { until, .. } => self.deadline.min(until),
+            Stage::Held { take_back, .. } => self.deadline.min(take_back),
+        }
+    }
+
+    fn timer(&self) -> TimerLinks {
+        self.timer
+    }
+
+    fn timer_mut(&mut self) -> &mut TimerLinks {
+        &mut self.timer
+    }
+}

@@ -1,0 +1,217 @@
+//! What clients ask for: acquire, release, keep, cancel.
+
+use super::connections::ConnectionId;
+use super::lock::Stage;
+use super::output::{Answer, Change, ClaimId, Grant, Refusal};
+use super::time::Time;
+use super::{Engine, NIL};
+use crate::protocol::{ClientId, KeyRef, Millis, Tag, Token, Wait};
+
+/// An acquire on its way through the engine.
+pub(super) struct Acquire<'a> {
+    pub(super) now: Time,
+    pub(super) connection: u32,
+    pub(super) key: KeyRef<'a>,
+    pub(super) hash: u64,
+    pub(super) lease: Millis,
+    pub(super) wait: Wait,
+    pub(super) tag: Option<Tag>,
+}
+
+impl Engine {
+    /// Handles `A`.
+    pub fn acquire(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        key: KeyRef<'_>,
+        lease: Millis,
+        wait: Wait,
+        tag: Option<Tag>,
+    ) -> Answer {
+        let Some(speaker) = self.speaker(connection) else {
+            // A lock is never granted to a connection that is known to be gone.
+            return Answer::Dropped;
+        };
+        speaker.spoke = true;
+        let client = speaker.client;
+        let hash = self.hashes.key(key.spelling());
+        let request = Acquire {
+            now,
+            connection: connection.index,
+            key,
+            hash,
+            lease,
+            wait,
+            tag,
+        };
+        let lock = self.find_lock(hash, key);
+        if let (Some(client), Some(tag)) = (client, tag) {
+            let seen = self.find_claim(lock, client, tag.number);
+            let attempt = seen.map_or(0, |claim| self.claims[claim].attempt);
+            let remembered = self.remembered(client, tag.number);
+            if tag.attempt < attempt.max(remembered) {
+                self.counts.dropped += 1;
+                return Answer::Dropped;
+            }
+            if let Some(claim) = seen {
+                return self.acquire_again(&request, claim, tag.attempt);
+            }
+        }
+        match lock {
+            None => self.acquire_free(&request),
+            Some(lock) => self.acquire_taken(&request, lock, client),
+        }
+    }
+
+    /// Handles `R`: whether the token held the key. Anybody who knows the token may release.
+    pub fn release(&mut self, now: Time, key: KeyRef<'_>, token: Token) -> bool {
+        let Some(claim) = self.find_grant(key, token) else {
+            return false;
+        };
+        self.give_back(now, claim);
+        true
+    }
+
+    /// Handles `K`: whether the token holds the key. Its lease ends `lease` from now, or when it would
+    /// have ended anyway if that is later.
+    pub fn keep(&mut self, now: Time, key: KeyRef<'_>, token: Token, lease: Millis) -> bool {
+        let Some(claim) = self.find_grant(key, token) else {
+            return false;
+        };
+        self.renew(now, claim, lease);
+        self.record(|engine| Change::Kept {
+            claim: ClaimId(claim),
+            lease: engine.claims[claim].lease(),
+            ends: engine.claims[claim].deadline,
+        });
+        self.check_lock_of(claim);
+        true
+    }
+
+    /// Handles `C`: whether there was a request of this client with that tag, up to its attempt, that
+    /// waited or held.
+    pub fn cancel(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        key: KeyRef<'_>,
+        tag: Tag,
+    ) -> bool {
+        // Without an id there is no way to recognise a request, so there is none.
+        let Some(client) = self.speaker(connection).and_then(|speaker| {
+            speaker.spoke = true;
+            speaker.client
+        }) else {
+            return false;
+        };
+        let lock = self.find_lock(self.hashes.key(key.spelling()), key);
+        let Some(claim) = self.find_claim(lock, client, tag.number) else {
+            self.remember(now, client, tag.number, tag.attempt);
+            return false;
+        };
+        let newest = &mut self.claims[claim].attempt;
+        if tag.attempt < *newest {
+            return false;
+        }
+        *newest = tag.attempt;
+        match self.claims[claim].stage {
+            Stage::Held { .. } => self.give_back(now, claim),
+            Stage::Attached { .. } | Stage::Detached { .. } => self.leave(now, claim),
+        }
+        true
+    }
+
+    fn acquire_free(&mut self, request: &Acquire<'_>) -> Answer {
+        if self.locks.len() >= self.settings.max_keys as usize {
+            return Answer::Refused(Refusal::Keys);
+        }
+        let Some(token) = self.take_token() else {
+            return Answer::Refused(Refusal::TokensUsedUp);
+        };
+        let lock = self.add_lock(request.key.to_key(), request.hash);
+        let claim = self.add_holder(request, lock, token);
+        self.check_lock(lock);
+        Answer::Granted(Grant {
+            claim: ClaimId(claim),
+            token,
+        })
+    }
+
+    fn acquire_taken(
+        &mut self,
+        request: &Acquire<'_>,
+        lock: u32,
+        client: Option<ClientId>,
+    ) -> Answer {
+        if request.wait == Wait::No {
+            if let (Some(client), Some(tag)) = (client, request.tag) {
+                self.remember(request.now, client, tag.number, tag.attempt);
+            }
+            return Answer::NotHad;
+        }
+        let queue = self.locks[lock].queue;
+        let length = self.queues.get(queue).map_or(0, |queue| queue.length);
+        if length >= self.settings.max_waiters_per_key {
+            return Answer::Refused(Refusal::WaitersOfKey);
+        }
+        if self.waiting >= self.settings.max_waiters as usize {
+            return Answer::Refused(Refusal::Waiters);
+        }
+        if self.waits_too_much(request.connection) {
+            return Answer::Refused(Refusal::WaitingOfConnection);
+        }
+        self.add_waiter(request, lock);
+        self.check_lock(lock);
+        Answer::Queued
+    }
+
+    /// An acquire that waits or holds already was sent again.
+    fn acquire_again(&mut self, request: &Acquire<'_>, claim: u32, attempt: u32) -> Answer {
+        let answer = match self.claims[claim].stage {
+            Stage::Held { token, .. } => {
+                self.change_owner(claim, request.connection);
+                self.renew(request.now, claim, request.lease);
+                Answer::Granted(Grant {
+                    claim: ClaimId(claim),
+                    token,
+                })
+            }
+            Stage::Attached { connection, .. } if connection == request.connection => {
+                self.claims[claim].set_lease(request.lease);
+                Answer::Queued
+            }
+            Stage::Attached { since, .. } | Stage::Detached { since, .. } => {
+                if self.waits_too_much(request.connection) {
+                    return Answer::Refused(Refusal::WaitingOfConnection);
+                }
+                self.wheel.remove(&mut self.claims, claim);
+                self.untie(claim);
+                self.attach(claim, request.connection, since);
+                self.wheel.insert(&mut self.claims, claim);
+                self.claims[claim].set_lease(request.lease);
+                Answer::Queued
+            }
+        };
+        self.claims[claim].attempt = attempt;
+        self.record(|engine| Change::Resent {
+            claim: ClaimId(claim),
+            owner: engine.owner_of(claim).clone(),
+            attempt,
+            lease: engine.claims[claim].lease(),
+            ends: engine.claims[claim].deadline,
+        });
+        let lock = self.claims[claim].lock;
+        if answer != Answer::Queued || self.locks[lock].holders != NIL {
+            self.check_lock(lock);
+            return answer;
+        }
+        // The lock may have waited for just this client.
+        self.answer_if_next(request.now, lock, claim)
+    }
+
+    fn waits_too_much(&self, connection: u32) -> bool {
+        let waiting = self.connections[connection].waiting_count;
+        waiting >= self.settings.max_waiting_per_connection
+    }
+}
