@@ -1,0 +1,385 @@
+//! The command line: every subcommand, every option with its default, and the one sentence that a
+//! wrong argument gets. What a setting of the server is called comes from `settings.rs`.
+
+use crate::exit::{self, Failure};
+use crate::settings::Given;
+use crate::values::{self, Key, Prefix, Wait};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use fairlock::Token;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A fair distributed lock server and its client commands.
+#[derive(Parser, Debug)]
+#[command(
+    name = "fairlock",
+    version,
+    about = "Fair distributed locks with leases and fencing tokens: the server and its commands",
+    after_help = "`fairlock` alone is `fairlock serve`, with the same options. `fairlock COMMAND --help` explains a command.\n\n\
+        Exit codes of the client commands: 64 wrong arguments, 69 no server reached, 74 lost or stale, 75 not had, 77 refused.",
+    subcommand_required = true,
+    infer_subcommands = false
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a server (also what `fairlock` alone does)
+    #[command(after_help = SERVE_HELP)]
+    Serve(Given),
+    /// Hold a lock while a command runs
+    #[command(after_help = RUN_HELP)]
+    Run(Run),
+    /// Show what the servers are doing
+    Status(Status),
+    /// Show who holds a key
+    Inspect(KeyQuery),
+    /// List the held keys
+    Locks(Locks),
+    /// Take a lock, print its fencing token, and leave it held
+    #[command(after_help = ACQUIRE_HELP)]
+    Acquire(Acquire),
+    /// Let the lease of a held lock begin again
+    Keep(Keep),
+    /// Free a lock, also one that another client holds
+    Release(Release),
+    /// Show who waits for a key, in order
+    Waiters(KeyQuery),
+    /// Watches over the process group of `run`; started by it and by nobody else
+    #[command(hide = true, name = "run-guard")]
+    RunGuard,
+}
+
+const SERVE_HELP: &str = "\
+An argument beats the environment, the environment beats the file; a setting has the same name in all three. \
+Without --data-dir and --ephemeral the node keeps its data under $XDG_STATE_HOME/fairlock (~/.local/state/fairlock). \
+It prints `listening on ADDRESS` on standard output; port 0 takes a free port. \
+SIGINT or SIGTERM stops it in good order, a second one at once.";
+
+const RUN_HELP: &str = "\
+COMMAND gets FAIRLOCK_KEY and FAIRLOCK_TOKEN in its environment. Signals are passed on to its process group. \
+The lock is released when COMMAND and what it left of its process group have ended. If the lock is lost before \
+(the server cannot be reached, or an operator freed it), the group gets SIGTERM when an eighth of the lease is left \
+and SIGKILL at a sixteenth. If `fairlock run` itself is killed, so is the group.\n\n\
+Exit code: that of COMMAND; 128+n if signal n ended it; 126 it cannot be executed; 127 not found; 75 the lock was not \
+had; 74 it was lost; 64 wrong arguments; 69 no server reached; 77 refused.";
+
+const ACQUIRE_HELP: &str = "\
+The token alone is printed on standard output. The lock is held until `fairlock release KEY TOKEN` or until the lease \
+ends; `fairlock keep KEY TOKEN` lets the lease begin again. Exit code 75 if the lock was not had.";
+
+/// How to reach a server.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Connection {
+    /// One address or several, in any order [default: 127.0.0.1:7420]
+    #[arg(long, value_name = "A,B", env = "FAIRLOCK_SERVERS", global = false)]
+    pub(crate) servers: Option<String>,
+    /// A file that holds the server's secret; the secret itself can be in FAIRLOCK_SECRET [default: no secret]
+    #[arg(long, value_name = "FILE", env = "FAIRLOCK_SECRET_FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+}
+
+/// Which lock, and how to wait for it.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Want {
+    /// How long the lock lasts without being kept: generous, but no longer than a dead holder may block the others
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = values::lease, allow_hyphen_values = true)]
+    pub(crate) lease: Duration,
+    /// How long to wait for the lock; 0 waits without limit
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = values::wait, allow_hyphen_values = true, conflicts_with = "no_wait")]
+    pub(crate) wait: Wait,
+    /// Do not wait at all: take the lock if it is free [default: wait]
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) want: Want,
+    /// Renew the lease at a third of it, as long as COMMAND runs (a lease of at least 1 s) [default: on]
+    #[arg(long, overrides_with = "no_keep_alive")]
+    keep_alive: bool,
+    /// Do not renew the lease: COMMAND has to be done in time [default: renew]
+    #[arg(long)]
+    no_keep_alive: bool,
+    /// What to do with COMMAND when the lock is lost
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Stop)]
+    pub(crate) on_lost: OnLost,
+    /// The exit code when the lock was not had in time
+    #[arg(long, value_name = "CODE", default_value_t = exit::NOT_HAD)]
+    pub(crate) timeout_code: u8,
+    /// The exit code when the lock was lost
+    #[arg(long, value_name = "CODE", default_value_t = exit::LOST)]
+    pub(crate) lost_code: u8,
+    /// What to lock
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Key,
+    /// What to run, and its arguments
+    #[arg(last = true, required = true, value_names = ["COMMAND", "ARG"])]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Run {
+    pub(crate) fn keep_alive(&self) -> bool {
+        !self.no_keep_alive
+    }
+}
+
+/// What `run` does when the lock is lost.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    /// Stop COMMAND: SIGTERM, then SIGKILL
+    Stop,
+    /// Say so and leave COMMAND alone
+    Ignore,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Acquire {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(flatten)]
+    pub(crate) want: Want,
+    /// What to lock
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Key,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Keep {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// How long the lock lasts from now on, unless it would have lasted longer anyway
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = values::lease, allow_hyphen_values = true)]
+    pub(crate) lease: Duration,
+    /// What is locked
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Key,
+    /// The fencing token of the lock
+    #[arg(value_parser = values::token, allow_hyphen_values = true)]
+    pub(crate) token: Token,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Release {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// What is locked
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Key,
+    /// The fencing token of the lock
+    #[arg(value_parser = values::token, allow_hyphen_values = true)]
+    pub(crate) token: Token,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KeyQuery {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Print JSON; tokens are strings in it [default: a text for people]
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What to look at
+    #[arg(value_parser = key_parser())]
+    pub(crate) key: Key,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Locks {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Only keys that begin with this [default: all]
+    #[arg(long, value_name = "PREFIX", value_parser = prefix_parser(), allow_hyphen_values = true)]
+    pub(crate) prefix: Option<Prefix>,
+    /// Print JSON, one object with all rows; tokens are strings in it [default: a table]
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// Print JSON: one object, or with --watch one for each second [default: a text for people]
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show it again each second until Ctrl+C [default: once]
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+/// Keys are any bytes, so they are read from the argument as the operating system gives it.
+fn key_parser() -> impl clap::builder::TypedValueParser<Value = Key> {
+    use clap::builder::TypedValueParser as _;
+    clap::builder::OsStringValueParser::new().try_map(|text| values::key(&text))
+}
+
+fn prefix_parser() -> impl clap::builder::TypedValueParser<Value = Prefix> {
+    use clap::builder::TypedValueParser as _;
+    clap::builder::OsStringValueParser::new().try_map(|text| values::prefix(&text))
+}
+
+/// The whole command line as clap knows it.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Reads the command line (without the name of the program).
+///
+/// `Ok` holds what to do, or the help or version text that was asked for.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
+    let mut words = vec![OsString::from("fairlock")];
+    words.extend(arguments);
+    if is_serve(words.get(1)) {
+        words.insert(1, "serve".into());
+    }
+    let command = without_empty_environment(command());
+    let parsed = command
+        .try_get_matches_from(words)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(cli) => Ok(Parsed::Command(cli.command)),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(error)),
+            _ => Err(Failure::usage(sentence(&error))),
+        },
+    }
+}
+
+/// What the command line asks for.
+pub(crate) enum Parsed {
+    /// To do something.
+    Command(Command),
+    /// To explain something.
+    Text(clap::Error),
+}
+
+/// Whether the words mean `serve` without saying so.
+fn is_serve(first: Option<&OsString>) -> bool {
+    match first.and_then(|word| word.to_str()) {
+        None => first.is_none(),
+        Some("-h" | "--help" | "-V" | "--version") => false,
+        Some(word) => word.starts_with('-'),
+    }
+}
+
+/// An empty variable counts as one that is not set, as compose files and shells leave them behind.
+fn without_empty_environment(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|subcommand| {
+        subcommand.mut_args(|argument| {
+            let empty = argument
+                .get_env()
+                .is_some_and(|name| std::env::var_os(name).is_some_and(|value| value.is_empty()));
+            if empty {
+                argument.env(clap::builder::Resettable::Reset)
+            } else {
+                argument
+            }
+        })
+    })
+}
+
+/// One sentence for a wrong argument, of what clap says in several lines.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n");
+    let first = paragraphs.next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let mut sentence = first.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint = match error
+        .get(ContextKind::SuggestedArg)
+        .or(error.get(ContextKind::SuggestedSubcommand))
+    {
+        Some(suggestion) => format!("; perhaps {suggestion}"),
+        None if error.kind() == ErrorKind::UnknownArgument
+            && text.contains("Usage: fairlock run ") =>
+        {
+            "; COMMAND goes behind --".to_owned()
+        }
+        None => String::new(),
+    };
+    sentence.push_str(&hint);
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ArgAction;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_says_its_default() {
+        for subcommand in command().get_subcommands().filter(|one| !one.is_hide_set()) {
+            for argument in subcommand.get_arguments() {
+                if argument.is_positional()
+                    || matches!(argument.get_action(), ArgAction::Help | ArgAction::Version)
+                {
+                    continue;
+                }
+                let help = argument
+                    .get_help()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let has_default = !argument.get_default_values().is_empty()
+                    && !argument.is_hide_default_value_set();
+                assert!(
+                    has_default || help.contains("[default: "),
+                    "{} --{} says no default: {help}",
+                    subcommand.get_name(),
+                    argument.get_id()
+                );
+            }
+        }
+    }
+
+    fn failure(words: &str) -> Failure {
+        match parse(words.split(' ').map(OsString::from)) {
+            Err(failure) => failure,
+            Ok(_) => panic!("{words} was accepted"),
+        }
+    }
+
+    #[test]
+    fn a_wrong_argument_gets_one_sentence() {
+        for (words, expected) in [
+            ("acquire --lease NaN k", "--lease"),
+            ("acquire --lease -1 k", "--lease"),
+            ("acquire --leese 1 k", "--lease"),
+            ("acquire", "<KEY>"),
+            ("acquier k", "acquire"),
+            ("release k", "<TOKEN>"),
+            ("release k -5", "<TOKEN>"),
+            ("run k", "COMMAND"),
+            ("run k true", "--"),
+            ("acquire --wait 1 --no-wait k", "--no-wait"),
+            ("run --on-lost explode k -- true", "stop, ignore"),
+            ("run --timeout-code 256 k -- true", "--timeout-code"),
+        ] {
+            let failure = failure(words);
+            assert_eq!(failure.code, exit::USAGE);
+            assert!(
+                failure.message.contains(expected),
+                "{words}: {}",
+                failure.message
+            );
+            assert!(
+                !failure.message.contains('\n'),
+                "{words}: {}",
+                failure.message
+            );
+        }
+    }
+}

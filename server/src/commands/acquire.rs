@@ -1,0 +1,99 @@
+//! `fairlock acquire`: takes a lock, prints its token and leaves it held. A lock whose token could
+//! not be told to anybody is released again.
+
+use crate::arguments::Acquire;
+use crate::exit::{self, Failure};
+use crate::inbox::{Inbox, Received};
+use crate::text;
+use crate::values::Wait;
+use fairlock::{Error, Lock};
+use nix::sys::signal::Signal;
+use std::io::{self, Write};
+
+/// What ends the wait. The terminal may stop and continue this process as any other.
+const SIGNALS: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
+
+/// Takes the lock.
+pub(crate) fn acquire(arguments: &Acquire) -> Result<u8, Failure> {
+    // Before any thread is there, so that all of them leave the signals to the inbox.
+    let inbox = Inbox::new(&SIGNALS).map_err(|error| {
+        Failure::new(
+            exit::FAILED,
+            format_args!("cannot listen for signals: {error}"),
+        )
+    })?;
+    let lock = wait_for(&inbox, arguments)?;
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{}", lock.token()).and_then(|()| out.flush()) {
+        Ok(()) => {
+            lock.leave_held();
+            Ok(exit::OK)
+        }
+        Err(error) => {
+            let freed = match lock.release().call() {
+                Ok(_) => "so it is released again".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Err(Failure::new(
+                exit::FAILED,
+                format_args!("the token cannot be printed ({error}), {freed}"),
+            ))
+        }
+    }
+}
+
+fn wait_for(
+    inbox: &Inbox<Result<Option<Lock>, Error>>,
+    arguments: &Acquire,
+) -> Result<Lock, Failure> {
+    let client = arguments.connection.client()?;
+    let want = &arguments.want;
+    let key = arguments.key.bytes();
+    let done = inbox.sender();
+    let pending = if want.no_wait {
+        let acquire = client.try_acquire(key).lease(want.lease);
+        acquire.submit(move |result| done.send(result))
+    } else {
+        let acquire = client.acquire(key).lease(want.lease);
+        let acquire = match want.wait {
+            Wait::Forever => acquire,
+            Wait::For(time) => acquire.wait(time),
+        };
+        acquire.submit(move |result| done.send(result.map(Some)))
+    };
+    let mut ended_by = None;
+    loop {
+        let received = inbox
+            .next(None)
+            .map_err(|error| Failure::new(exit::FAILED, format_args!("cannot wait: {error}")))?;
+        match (received, ended_by) {
+            (None, _) => {}
+            (Some(Received::Signal { number, .. }), None) => {
+                ended_by = Some(number);
+                pending.cancel();
+            }
+            // Whoever says it again does not want to wait for an answer of the server.
+            (Some(Received::Signal { .. }), Some(number)) => return Err(Failure::signal(number)),
+            (Some(Received::Message(result)), Some(number)) => {
+                if let Ok(Some(lock)) = result {
+                    // Nothing can be done about a release that nobody answers.
+                    let _ = lock.release().call();
+                }
+                // Until the server knows that nobody waits any more, for at most a second.
+                let _ = client.close().call();
+                return Err(Failure::signal(number));
+            }
+            (Some(Received::Message(result)), None) => {
+                return result?.ok_or_else(|| {
+                    let key = text::safe(key);
+                    Failure::new(exit::NOT_HAD, format_args!("somebody else holds {key}"))
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `fairlock serve`: reads the settings, starts the node, says where it listens, and stops it on
+//! SIGINT or SIGTERM. All that a node does is in the library.
+
+use crate::exit::{self, Failure, tell};
+use crate::settings::{self, Given};
+use fairlock::node::Settings;
+use fairlock::{Server, ServerError};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Runs a server until it is told to stop.
+pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
+    let mut settings = given.settings()?;
+    if settings.data_dir.is_none() && !settings.ephemeral {
+        settings.data_dir = Some(default_data_dir(|name| std::env::var_os(name))?);
+    }
+    start_log();
+    for (wrong, near) in settings::misspelled_variables() {
+        tracing::warn!("the variable {wrong} is no setting; perhaps {near}");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(exit::FAILED, format_args!("cannot run: {error}")))?;
+    runtime.block_on(run(settings))
+}
+
+async fn run(settings: Settings) -> Result<u8, Failure> {
+    // Before the node starts, so that no signal can fall between.
+    let mut stop = StopSignals::new()?;
+    let mut server = Server::builder()
+        .settings(settings)
+        .start()
+        .await
+        .map_err(|error| failure(&error))?;
+    announce(server.address());
+    tokio::select! {
+        () = stop.next() => {}
+        () = server.ended() => {}
+    }
+    tokio::select! {
+        stopped = server.stop() => stopped.map(|()| exit::OK).map_err(|error| failure(&error)),
+        () = stop.next() => {
+            tell("stopped at once");
+            // The node's thread is left as it is: whoever sends a second signal does not want to wait for it.
+            std::process::exit(exit::FAILED.into());
+        }
+    }
+}
+
+fn failure(error: &ServerError) -> Failure {
+    let code = match error {
+        ServerError::Setting(_) => exit::USAGE,
+        _ => exit::FAILED,
+    };
+    Failure::new(code, error)
+}
+
+/// The line for scripts, and one to try the server. A script may stop reading after the first.
+fn announce(address: SocketAddr) {
+    let servers = match address.port() {
+        fairlock::protocol::limits::DEFAULT_PORT => String::new(),
+        _ => format!("--servers {address} "),
+    };
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "listening on {address}");
+    let _ = writeln!(
+        out,
+        "try it: fairlock run {servers}my-key -- echo \"I hold the lock\""
+    );
+    let _ = out.flush();
+}
+
+/// SIGINT and SIGTERM, one by one.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    fn new() -> Result<StopSignals, Failure> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| {
+                Failure::new(
+                    exit::FAILED,
+                    format_args!("cannot listen for signals: {error}"),
+                )
+            })
+        };
+        Ok(StopSignals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// The folder for a server that was not told where to keep its data: the user's state folder.
+fn default_data_dir(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Failure> {
+    let absolute = |name| {
+        variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("fairlock"))
+        .ok_or_else(|| {
+            Failure::usage(
+                "there is no HOME to keep data under: give --data-dir DIR, or --ephemeral",
+            )
+        })
+}
+
+fn start_log() {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .with_max_level(tracing::Level::INFO)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_goes_to_the_state_folder_of_the_user() {
+        let with = |pairs: &'static [(&str, &str)]| {
+            default_data_dir(move |name| {
+                let pair = pairs.iter().find(|(candidate, _)| *candidate == name);
+                pair.map(|(_, value)| OsString::from(value))
+            })
+        };
+        assert_eq!(
+            with(&[("XDG_STATE_HOME", "/state"), ("HOME", "/home/a")]),
+            Ok(PathBuf::from("/state/fairlock"))
+        );
+        assert_eq!(
+            with(&[("XDG_STATE_HOME", "relative"), ("HOME", "/home/a")]),
+            Ok(PathBuf::from("/home/a/.local/state/fairlock"))
+        );
+        assert_eq!(with(&[]).map_err(|failure| failure.code), Err(exit::USAGE));
+    }
+}

@@ -1,0 +1,517 @@
+//! The settings of a server from three places: the TOML file, the environment, the arguments. All
+//! three are made from the table `Settings::ALL`, so a setting has one name everywhere. A wrong
+//! setting names itself, its place and what would be right; one that does not exist is refused.
+
+use crate::exit::Failure;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, FromArgMatches};
+use fairlock::node::{Setting, SettingError, SettingKind, Settings};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// Two ways to say one thing: where both are said, the stronger place wins.
+const ALTERNATIVES: [(&str, &str); 2] = [("data_dir", "ephemeral"), ("secret", "secret_file")];
+
+/// Where a value comes from; a later one is stronger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    File { path: PathBuf, line: usize },
+    Environment,
+    Argument,
+}
+
+impl Place {
+    fn strength(&self) -> u8 {
+        match self {
+            Place::File { .. } => 0,
+            Place::Environment => 1,
+            Place::Argument => 2,
+        }
+    }
+
+    /// The setting as the user wrote it at this place.
+    fn spell(&self, name: &str) -> String {
+        match self {
+            Place::File { path, line } => format!("{}, line {line}: {name}", path.display()),
+            Place::Environment => variable(name),
+            Place::Argument => option(name),
+        }
+    }
+}
+
+/// What the command line and the environment say about the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    config: Option<PathBuf>,
+    values: Vec<Value>,
+}
+
+#[derive(Clone, Debug)]
+struct Value {
+    name: &'static str,
+    text: String,
+    place: Place,
+}
+
+fn option(name: &str) -> String {
+    format!("--{}", name.replace('_', "-"))
+}
+
+fn variable(name: &str) -> String {
+    format!("FAIRLOCK_{}", name.to_uppercase())
+}
+
+impl Args for Given {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .env("FAIRLOCK_CONFIG")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help(
+                "A settings file in TOML; fairlock.sample.toml shows all settings [default: none]",
+            );
+        let defaults = Settings::default();
+        let options = Settings::ALL
+            .iter()
+            .filter(|setting| setting.kind != SettingKind::Secret)
+            .map(|setting| argument(setting, &defaults));
+        command.arg(config).args(options)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+fn argument(setting: &Setting, defaults: &Settings) -> Arg {
+    let default = match setting.name {
+        "data_dir" => "$XDG_STATE_HOME/fairlock".to_owned(),
+        name => defaults.show(name).unwrap_or_else(|| "none".to_owned()),
+    };
+    let argument = Arg::new(setting.name)
+        .long(setting.name.replace('_', "-"))
+        .env(variable(setting.name))
+        .hide_env_values(true)
+        .allow_hyphen_values(true)
+        .help(format!(
+            "{} [default: {default}]",
+            setting.help.trim().trim_end_matches('.').replace('\n', " ")
+        ));
+    match setting.kind {
+        SettingKind::Flag => argument
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .allow_hyphen_values(false)
+            .value_name("true|false"),
+        SettingKind::Text => argument.value_name("HOST:PORT"),
+        SettingKind::Path => argument.value_name("PATH"),
+        SettingKind::Number => argument.value_name("N"),
+        SettingKind::Seconds => argument.value_name("SECONDS"),
+        SettingKind::Bytes => argument.value_name("BYTES"),
+        SettingKind::Spin => argument.value_name("auto|off|MICROSECONDS"),
+        SettingKind::Secret => argument.value_name("SECRET"),
+    }
+}
+
+impl FromArgMatches for Given {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Given {
+            config: matches.get_one::<PathBuf>("config").cloned(),
+            values: Vec::new(),
+        };
+        for setting in Settings::ALL {
+            if setting.kind == SettingKind::Secret {
+                continue;
+            }
+            let place = match matches.value_source(setting.name) {
+                Some(ValueSource::CommandLine) => Place::Argument,
+                Some(ValueSource::EnvVariable) => Place::Environment,
+                _ => continue,
+            };
+            if let Some(text) = matches.get_one::<String>(setting.name) {
+                given.values.push(Value {
+                    name: setting.name,
+                    text: text.clone(),
+                    place,
+                });
+            }
+        }
+        Ok(given)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Given {
+    /// The settings to run with: file, environment and arguments on top of the defaults.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let mut values = match &self.config {
+            Some(path) => read_file(path)?,
+            None => Vec::new(),
+        };
+        values.extend(secrets_of_environment()?);
+        values.extend(self.values.iter().cloned());
+        settle(values)
+    }
+}
+
+/// Secrets are no arguments, so clap does not read their variables.
+fn secrets_of_environment() -> Result<Vec<Value>, Failure> {
+    let secrets = Settings::ALL
+        .iter()
+        .filter(|setting| setting.kind == SettingKind::Secret);
+    let mut values = Vec::new();
+    for setting in secrets {
+        let Some(text) = std::env::var_os(variable(setting.name)).filter(|text| !text.is_empty())
+        else {
+            continue;
+        };
+        let text = text.into_string().map_err(|_| {
+            Failure::usage(format_args!(
+                "{} is not text in UTF-8; put such a secret into a file and say {}",
+                variable(setting.name),
+                variable("secret_file"),
+            ))
+        })?;
+        values.push(Value {
+            name: setting.name,
+            text,
+            place: Place::Environment,
+        });
+    }
+    Ok(values)
+}
+
+/// Puts values on top of each other, the strongest last, and checks that they go together.
+fn settle(mut values: Vec<Value>) -> Result<Settings, Failure> {
+    values.sort_by_key(|value| value.place.strength());
+    let strongest: HashMap<&str, u8> = values
+        .iter()
+        .filter(|value| value.text != "false")
+        .map(|value| (value.name, value.place.strength()))
+        .collect();
+    let beaten = |value: &Value| {
+        ALTERNATIVES.iter().any(|(one, other)| {
+            let rival = match value.name {
+                name if name == *one => other,
+                name if name == *other => one,
+                _ => return false,
+            };
+            strongest
+                .get(rival)
+                .is_some_and(|strength| *strength > value.place.strength())
+        })
+    };
+    let mut settings = Settings::default();
+    let mut places: HashMap<&str, Place> = HashMap::new();
+    for value in values.iter().filter(|value| !beaten(value)) {
+        settings
+            .set(value.name, &value.text)
+            .map_err(|error| failure(&error, Some(&value.place)))?;
+        places.insert(value.name, value.place.clone());
+    }
+    settings
+        .check()
+        .map_err(|error| failure(&error, places.get(error.name.as_str())))?;
+    Ok(settings)
+}
+
+fn failure(error: &SettingError, place: Option<&Place>) -> Failure {
+    let name = place.map_or_else(|| error.name.clone(), |place| place.spell(&error.name));
+    let value = match error.value.as_str() {
+        "" => "empty".to_owned(),
+        value => format!("`{value}`"),
+    };
+    Failure::usage(format_args!("{name} is {value}: {}", error.expected))
+}
+
+fn read_file(path: &Path) -> Result<Vec<Value>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format_args!(
+            "cannot read the settings file {}: {error}",
+            path.display()
+        ))
+    })?;
+    parse_file(path, &text)
+}
+
+fn parse_file(path: &Path, text: &str) -> Result<Vec<Value>, Failure> {
+    let line_of = |offset: usize| {
+        1 + text
+            .bytes()
+            .take(offset)
+            .filter(|byte| *byte == b'\n')
+            .count()
+    };
+    let wrong = |offset: usize, message: fmt::Arguments<'_>| {
+        Failure::usage(format_args!(
+            "{}, line {}: {message}",
+            path.display(),
+            line_of(offset)
+        ))
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        wrong(offset, format_args!("{}", error.message()))
+    })?;
+    let mut values = Vec::new();
+    for (key, value) in table.get_ref() {
+        let offset = key.span().start;
+        let name: &str = key.get_ref();
+        let Some(setting) = Settings::ALL.iter().find(|setting| setting.name == name) else {
+            let nearest = nearest(name).map_or(String::new(), |near| format!("; perhaps {near}"));
+            return Err(wrong(
+                offset,
+                format_args!("there is no setting {name}{nearest}"),
+            ));
+        };
+        let text = value_text(setting, value.get_ref())
+            .map_err(|expected| wrong(offset, format_args!("{name} must be {expected}")))?;
+        values.push(Value {
+            name: setting.name,
+            text,
+            place: Place::File {
+                path: path.to_owned(),
+                line: line_of(offset),
+            },
+        });
+    }
+    values.sort_by_key(|value| match value.place {
+        Place::File { line, .. } => line,
+        _ => 0,
+    });
+    Ok(values)
+}
+
+/// A value of the file as text, if it is of the type that the setting has.
+fn value_text(setting: &Setting, value: &DeValue<'_>) -> Result<String, &'static str> {
+    let expected = match setting.kind {
+        SettingKind::Text | SettingKind::Path | SettingKind::Secret => "text in quotes",
+        SettingKind::Flag => "true or false, without quotes",
+        SettingKind::Number => "a whole number, without quotes",
+        SettingKind::Seconds => "a number of seconds, without quotes",
+        SettingKind::Bytes => "a number of bytes, or text such as \"8MiB\"",
+        SettingKind::Spin => "\"auto\", \"off\" or a number of microseconds",
+    };
+    let text = match (setting.kind, value) {
+        (SettingKind::Text | SettingKind::Path | SettingKind::Secret, DeValue::String(text)) => {
+            text.to_string()
+        }
+        (SettingKind::Bytes | SettingKind::Spin, DeValue::String(text)) => text.to_string(),
+        (SettingKind::Flag, DeValue::Boolean(flag)) => flag.to_string(),
+        (
+            SettingKind::Number | SettingKind::Seconds | SettingKind::Bytes | SettingKind::Spin,
+            DeValue::Integer(number),
+        ) if number.radix() == 10 => number.as_str().to_owned(),
+        (SettingKind::Seconds, DeValue::Float(number)) => number.as_str().to_owned(),
+        _ => return Err(expected),
+    };
+    Ok(text)
+}
+
+/// The setting whose name is most like a wrong one, if any is.
+fn nearest(wrong: &str) -> Option<&'static str> {
+    let wrong = wrong.replace('-', "_").to_lowercase();
+    Settings::ALL
+        .iter()
+        .map(|setting| (distance(&wrong, setting.name), setting.name))
+        .min()
+        .filter(|(distance, name)| distance * 3 <= name.len())
+        .map(|(_, name)| name)
+}
+
+/// How many letters have to be changed, put in or taken out to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, candidate) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *candidate);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// The variables that look like a setting and are none, with the setting that may be meant. They are
+/// told and not refused: container platforms put variables of their own beside ours.
+pub(crate) fn misspelled_variables() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .filter_map(|name| {
+            let setting = name.strip_prefix("FAIRLOCK_")?.to_lowercase();
+            let known = Settings::ALL.iter().any(|known| known.name == setting)
+                || ["config", "servers", "key", "token"].contains(&setting.as_str());
+            let near = nearest(&setting).filter(|_| !known)?;
+            Some((name, variable(near)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../fairlock.sample.toml");
+
+    fn file(text: &str) -> Result<Settings, String> {
+        parse_file(Path::new("f.toml"), text)
+            .and_then(settle)
+            .map_err(|failure| failure.message)
+    }
+
+    fn at(place: Place, name: &'static str, text: &str) -> Value {
+        Value {
+            name,
+            text: text.to_owned(),
+            place,
+        }
+    }
+
+    #[test]
+    fn the_sample_shows_every_setting_with_its_default() {
+        assert_eq!(file(SAMPLE).as_ref(), Ok(&Settings::default()));
+        // Every setting stands there as a comment with its default, or with an example where it has none.
+        let uncommented: String = SAMPLE
+            .lines()
+            .map(|line| {
+                let assignment = line.strip_prefix("# ").filter(|rest| {
+                    rest.split_once(" = ")
+                        .is_some_and(|(name, _)| !name.contains(' '))
+                });
+                format!("{}\n", assignment.unwrap_or(line))
+            })
+            .collect();
+        let values = parse_file(Path::new("fairlock.sample.toml"), &uncommented)
+            .expect("the sample is right");
+        let defaults = Settings::default();
+        for setting in Settings::ALL {
+            let shown = values
+                .iter()
+                .find(|value| value.name == setting.name)
+                .unwrap_or_else(|| panic!("the sample lacks {}", setting.name));
+            if let Some(default) = defaults.show(setting.name) {
+                let mut copy = Settings::default();
+                copy.set(setting.name, &shown.text)
+                    .expect("a default is right");
+                assert_eq!(copy.show(setting.name), Some(default), "{}", setting.name);
+            }
+        }
+        assert_eq!(values.len(), Settings::ALL.len());
+    }
+
+    #[test]
+    fn a_wrong_setting_names_itself_its_place_and_what_would_be_right() {
+        for (text, expected) in [
+            (
+                "\nlisen = \"127.0.0.1:1\"",
+                "f.toml, line 2: there is no setting lisen; perhaps listen",
+            ),
+            (
+                "data-dir = \"x\"",
+                "f.toml, line 1: there is no setting data-dir; perhaps data_dir",
+            ),
+            (
+                "[server]\nlisten = \"x\"",
+                "f.toml, line 1: there is no setting server",
+            ),
+            (
+                "listen = 7420",
+                "f.toml, line 1: listen must be text in quotes",
+            ),
+            (
+                "max_keys = \"5\"",
+                "f.toml, line 1: max_keys must be a whole number, without quotes",
+            ),
+            (
+                "ephemeral = 1",
+                "f.toml, line 1: ephemeral must be true or false, without quotes",
+            ),
+            (
+                "max_lease = true",
+                "f.toml, line 1: max_lease must be a number of seconds, without quotes",
+            ),
+        ] {
+            assert_eq!(file(text), Err(expected.to_owned()));
+        }
+        for text in [
+            "max_lease = nan",
+            "max_lease = inf",
+            "max_lease = -1",
+            "max_lease = 0",
+            "max_keys = -1",
+            "max_keys = 0",
+            "max_keys = 99999999999999999999",
+            "listen = \"nowhere\"",
+            "listen = \"0.0.0.0:7420\"",
+            "listen = ",
+            "listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:2\"",
+            "ephemeral = true\ndata_dir = \"x\"",
+            "secret = \"x\"\nsecret_file = \"y\"",
+        ] {
+            let message = file(text).expect_err(text);
+            assert!(message.starts_with("f.toml, line "), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn an_argument_beats_the_environment_and_that_beats_the_file() {
+        let in_file = || Place::File {
+            path: PathBuf::from("f.toml"),
+            line: 1,
+        };
+        let settings = settle(vec![
+            at(Place::Argument, "max_keys", "3"),
+            at(Place::Environment, "max_keys", "2"),
+            at(Place::Environment, "max_waiters", "2"),
+            at(in_file(), "max_keys", "1"),
+            at(in_file(), "max_waiters", "1"),
+            at(in_file(), "max_connections", "1"),
+        ])
+        .expect("they go together");
+        assert_eq!(
+            (
+                settings.max_keys,
+                settings.max_waiters,
+                settings.max_connections
+            ),
+            (3, 2, 1)
+        );
+    }
+
+    #[test]
+    fn of_two_ways_to_say_one_thing_the_stronger_place_wins() {
+        let settings = settle(vec![
+            at(Place::Environment, "data_dir", "/somewhere"),
+            at(Place::Argument, "ephemeral", "true"),
+        ])
+        .expect("the argument wins");
+        assert!(settings.ephemeral && settings.data_dir.is_none());
+        let settings = settle(vec![
+            at(Place::Environment, "ephemeral", "true"),
+            at(Place::Argument, "data_dir", "/somewhere"),
+        ])
+        .expect("the argument wins");
+        assert!(!settings.ephemeral && settings.data_dir.is_some());
+        let failure = settle(vec![
+            at(Place::Argument, "data_dir", "/somewhere"),
+            at(Place::Argument, "ephemeral", "true"),
+        ])
+        .expect_err("nobody wins");
+        assert!(
+            failure.message.starts_with("--ephemeral is `true`: "),
+            "{}",
+            failure.message
+        );
+    }
+}
