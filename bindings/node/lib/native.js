@@ -24,7 +24,7 @@ function load () {
   }
   throw new Error(
     `fairlock has no addon for ${platform}-${arch} with Node ${process.version}. Tried:\n${problems.join('\n')}\n` +
-    'With the Rust toolchain, `npm rebuild fairlock` or `npm run build` in the package makes one.')
+    'Where the Rust toolchain is, `npm run build` in a copy of the sources makes one.')
 }
 
 let addon

@@ -74,3 +74,24 @@ impl From<Error> for Failure {
         }
     }
 }
+
+/// A row of the table of errors.
+#[napi(object, object_from_js = false)]
+pub(crate) struct ErrorCode {
+    /// The name of the kind.
+    pub kind: &'static str,
+    /// The code of it in JavaScript; empty where JavaScript has its own kind of error for it.
+    pub code: &'static str,
+}
+
+/// The table of errors, so that `lib/errors.js` can be tested against it.
+#[napi(catch_unwind)]
+pub(crate) fn error_codes() -> Vec<ErrorCode> {
+    fairlock::ERRORS
+        .iter()
+        .map(|row| ErrorCode {
+            kind: row.kind,
+            code: row.node,
+        })
+        .collect()
+}
