@@ -1,0 +1,146 @@
+//! A driver: a small program in one of the languages that makes clients, does what its standard input
+//! says and prints what the caller got. One driver serves many plays; each line begins with the play's number.
+
+use crate::stage::{Event, What};
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Instant;
+
+/// A running driver.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    child: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Where the answers of each play go; none once the driver has ended.
+    plays: Mutex<Option<HashMap<u64, Sender<Event>>>>,
+    complaints: Mutex<String>,
+}
+
+impl Driver {
+    /// Starts a driver.
+    pub(crate) fn start(command: &[String]) -> Result<Driver, String> {
+        let (program, arguments) = command.split_first().ok_or("an empty command")?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            // What a user may have set must not reach the client under test.
+            .env_remove("FAIRLOCK_SERVERS")
+            .env_remove("FAIRLOCK_SECRET")
+            .env_remove("FAIRLOCK_SECRET_FILE")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{program}: {error}"))?;
+        let input = child.stdin.take().expect("it was asked for");
+        let output = child.stdout.take().expect("it was asked for");
+        let complaints = child.stderr.take().expect("it was asked for");
+        let shared = Arc::new(Shared::default());
+        *shared.plays.lock().expect("no holder panics") = Some(HashMap::new());
+        let listener = shared.clone();
+        let collector = thread::spawn(move || listener.collect(complaints));
+        let listener = shared.clone();
+        thread::spawn(move || {
+            listener.route(BufReader::new(output));
+            let _ = collector.join();
+            listener.end();
+        });
+        Ok(Driver {
+            child: Mutex::new(child),
+            input: Mutex::new(input),
+            shared,
+        })
+    }
+
+    /// From now on `events` hears what the driver says of this play. False if the driver has ended.
+    pub(crate) fn attach(&self, play: u64, events: Sender<Event>) -> bool {
+        let mut plays = self.shared.plays.lock().expect("no holder panics");
+        plays
+            .as_mut()
+            .is_some_and(|plays| plays.insert(play, events).is_none())
+    }
+
+    /// Whether the driver has not ended.
+    pub(crate) fn lives(&self) -> bool {
+        self.shared
+            .plays
+            .lock()
+            .expect("no holder panics")
+            .is_some()
+    }
+
+    /// The play is over: the driver forgets its client.
+    pub(crate) fn detach(&self, play: u64) {
+        self.tell(play, "end");
+        if let Some(plays) = self.shared.plays.lock().expect("no holder panics").as_mut() {
+            plays.remove(&play);
+        }
+    }
+
+    /// Gives the driver a command.
+    pub(crate) fn tell(&self, play: u64, command: &str) {
+        // If the driver has ended, each of its plays hears that on its own.
+        let _ = writeln!(
+            self.input.lock().expect("no holder panics"),
+            "{play} {command}"
+        );
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().expect("no holder panics");
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Shared {
+    fn route(&self, output: impl BufRead) {
+        for line in output.lines().map_while(Result::ok) {
+            let at = Instant::now();
+            let plays = self.plays.lock().expect("no holder panics");
+            let mut words = line.splitn(3, ' ');
+            let (play, op, text) = (words.next(), words.next(), words.next());
+            let events = play
+                .and_then(|play| play.parse().ok())
+                .and_then(|play: u64| plays.as_ref()?.get(&play));
+            if let (Some(events), Some(op), Some(text)) = (events, op, text) {
+                let what = What::Answer {
+                    op: op.to_owned(),
+                    text: text.to_owned(),
+                };
+                let _ = events.send(Event { at, what });
+            }
+        }
+    }
+
+    fn collect(&self, complaints: impl Read) {
+        for line in BufReader::new(complaints).lines().map_while(Result::ok) {
+            let mut text = self.complaints.lock().expect("no holder panics");
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+
+    /// The driver has ended: every play hears why.
+    fn end(&self) {
+        let plays = self.plays.lock().expect("no holder panics").take();
+        let why = self.complaints.lock().expect("no holder panics").clone();
+        for events in plays.into_iter().flat_map(HashMap::into_values) {
+            let what = What::DriverGone { why: why.clone() };
+            let _ = events.send(Event {
+                at: Instant::now(),
+                what,
+            });
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! A scenario as text ⇄ as steps. Reads `scenarios/*.play`; the README beside it explains the format.
+//! Knows nothing of sockets and drivers.
+
+use crate::pattern::Pattern;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+/// One play: what the client is told, what the server sees and answers, what the caller gets, in order.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    /// Unique, in kebab case.
+    pub(crate) name: String,
+    /// The rules it proves, such as `4.6`.
+    pub(crate) rule: String,
+    /// What happens, from top to bottom.
+    pub(crate) steps: Vec<Step>,
+    /// How long the play takes at least; the longest are begun first.
+    pub(crate) length: Duration,
+}
+
+impl Scenario {
+    /// Whether an operation of the caller is cancelled in it.
+    pub(crate) fn cancels(&self) -> bool {
+        self.steps
+            .iter()
+            .any(|step| matches!(&step.action, Action::Do { verb, .. } if verb == "cancel"))
+    }
+}
+
+/// One line of a play.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// Where it stands, for messages.
+    pub(crate) line: usize,
+    /// As it stands there.
+    pub(crate) text: String,
+    /// When it is to happen, counted from the step before.
+    pub(crate) when: Option<Window>,
+    /// What happens.
+    pub(crate) action: Action,
+}
+
+/// The time between two steps: never earlier than the one, not much later than the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    /// Earliest.
+    pub(crate) from: Duration,
+    /// Latest; the runner adds what a busy machine needs.
+    pub(crate) to: Duration,
+}
+
+/// What a line of a play says.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// `node a …`: from here on the node at this address behaves so.
+    Node {
+        name: String,
+        settings: BTreeMap<String, String>,
+    },
+    /// `client a,b …`: the driver makes a client with these servers.
+    Open {
+        nodes: Vec<String>,
+        options: Vec<String>,
+        wait: bool,
+    },
+    /// `do 2 release 1`: the driver begins an operation.
+    Do {
+        op: String,
+        verb: String,
+        arguments: Vec<String>,
+        cancelled_later: bool,
+    },
+    /// `got 2 released true`: the caller's answer.
+    Got { op: String, pattern: Pattern },
+    /// `a.x < A k 30 0 #1`: a line that the server sees.
+    Sees {
+        connection: Connection,
+        anywhere: bool,
+        pattern: Pattern,
+    },
+    /// `a.x ended`, `a.x reset by client`: the client gives the connection up.
+    Ended { connection: Connection, reset: bool },
+    /// `a connects`: a new connection arrives.
+    Connects { node: String },
+    /// `a no connect for 2s`.
+    NoConnect { node: String, time: Duration },
+    /// `a accepted 2`: as many connections have come so far.
+    Accepted { node: String, count: usize },
+    /// `a.x > A k 100 #1`: the server says this.
+    Says {
+        connection: Connection,
+        bytes: String,
+        pace: Option<Duration>,
+    },
+    /// `a.x close`, `a.x reset`, `a.x half-close`.
+    Cut { connection: Connection, how: Cut },
+    /// `quiet 300ms`: nothing happens for so long, and nothing is left to be looked at.
+    Quiet { time: Duration },
+    /// `pause 300ms`: time passes; what happens is looked at afterwards.
+    Pause { time: Duration },
+}
+
+/// How the server ends a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cut {
+    Close,
+    Reset,
+    HalfClose,
+}
+
+/// Names a connection of a node: `a.x` is always the same one, bound where the name is first met.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Connection {
+    /// None in `*`: any node.
+    pub(crate) node: Option<String>,
+    /// None in `a.*`: any connection, and no name for it.
+    pub(crate) label: Option<String>,
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.node, &self.label) {
+            (Some(node), Some(label)) => write!(f, "{node}.{label}"),
+            (Some(node), None) => write!(f, "{node}.*"),
+            (None, _) => f.write_str("*"),
+        }
+    }
+}
+
+/// Reads a file of scenarios.
+pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Scenario>, String> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for (index, raw) in text.lines().enumerate() {
+        let line = raw.trim_end();
+        let number = index + 1;
+        let fault = |text: String| format!("{file}:{number}: {text}");
+        let content = line.trim_start();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = content.strip_prefix("== ") {
+            scenarios.push(Scenario {
+                name: name.trim().to_owned(),
+                rule: String::new(),
+                steps: Vec::new(),
+                length: Duration::ZERO,
+            });
+            continue;
+        }
+        let scenario = scenarios
+            .last_mut()
+            .ok_or_else(|| fault("a step before the first `== name`".to_owned()))?;
+        if let Some(rule) = content.strip_prefix("rule ") {
+            rule.trim().clone_into(&mut scenario.rule);
+            continue;
+        }
+        scenario.steps.push(step(number, content).map_err(fault)?);
+    }
+    for scenario in &mut scenarios {
+        if scenario.rule.is_empty() {
+            return Err(format!("{file}: {} names no rule", scenario.name));
+        }
+        scenario.length = scenario.steps.iter().map(shortest).sum();
+        mark_cancelled(&mut scenario.steps);
+    }
+    Ok(scenarios)
+}
+
+fn shortest(step: &Step) -> Duration {
+    let own = match step.action {
+        Action::Quiet { time } | Action::Pause { time } | Action::NoConnect { time, .. } => time,
+        _ => Duration::ZERO,
+    };
+    own.max(step.when.map_or(Duration::ZERO, |window| window.from))
+}
+
+/// A driver may have to begin an operation differently if it is to be cancelled.
+fn mark_cancelled(steps: &mut [Step]) {
+    let cancelled: BTreeSet<String> = steps
+        .iter()
+        .filter_map(|step| match &step.action {
+            Action::Do { op, verb, .. } if verb == "cancel" => Some(op.clone()),
+            _ => None,
+        })
+        .collect();
+    for step in steps {
+        if let Action::Do {
+            op,
+            cancelled_later,
+            ..
+        } = &mut step.action
+        {
+            *cancelled_later = cancelled.contains(op);
+        }
+    }
+}
+
+fn step(line: usize, content: &str) -> Result<Step, String> {
+    let (when, rest) = match content.strip_prefix('+') {
+        Some(timed) => {
+            let (time, rest) = timed
+                .split_once(' ')
+                .ok_or("a time and nothing behind it")?;
+            (Some(window(time)?), rest.trim_start())
+        }
+        None => (None, content),
+    };
+    Ok(Step {
+        line,
+        text: content.to_owned(),
+        when,
+        action: action(rest)?,
+    })
+}
+
+fn action(text: &str) -> Result<Action, String> {
+    let (subject, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let words: Vec<String> = rest.split_whitespace().map(str::to_owned).collect();
+    match subject {
+        "node" => {
+            let (name, settings) = words.split_first().ok_or("node needs a name")?;
+            Ok(Action::Node {
+                name: name.clone(),
+                settings: settings
+                    .iter()
+                    .map(|word| word.split_once('=').unwrap_or((word, "")))
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect(),
+            })
+        }
+        "client" => {
+            let (nodes, options) = words.split_first().ok_or("client needs its servers")?;
+            Ok(Action::Open {
+                nodes: nodes.split(',').map(str::to_owned).collect(),
+                options: options
+                    .iter()
+                    .filter(|word| *word != "nowait")
+                    .cloned()
+                    .collect(),
+                wait: !options.iter().any(|word| word == "nowait"),
+            })
+        }
+        "do" => match words.as_slice() {
+            [op, verb, arguments @ ..] => Ok(Action::Do {
+                op: op.clone(),
+                verb: verb.clone(),
+                arguments: arguments.to_vec(),
+                cancelled_later: false,
+            }),
+            _ => Err("do needs a number and a verb".to_owned()),
+        },
+        "got" => {
+            let (op, answer) = rest.trim().split_once(' ').ok_or("got needs an answer")?;
+            Ok(Action::Got {
+                op: op.to_owned(),
+                pattern: Pattern::parse(answer.trim())?,
+            })
+        }
+        "quiet" => Ok(Action::Quiet {
+            time: time(rest.trim())?,
+        }),
+        "pause" => Ok(Action::Pause {
+            time: time(rest.trim())?,
+        }),
+        subject if subject.contains('.') || subject == "*" => {
+            of_connection(connection(subject)?, rest)
+        }
+        node => of_node(node, &words),
+    }
+}
+
+fn of_node(node: &str, words: &[String]) -> Result<Action, String> {
+    let node = node.to_owned();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["connects"] => Ok(Action::Connects { node }),
+        ["no", "connect", "for", limit] => Ok(Action::NoConnect {
+            node,
+            time: time(limit)?,
+        }),
+        ["accepted", count] => Ok(Action::Accepted {
+            node,
+            count: count.parse().map_err(|_| "accepted needs a number")?,
+        }),
+        _ => Err(format!("unknown step: {node} {}", words.join(" "))),
+    }
+}
+
+fn of_connection(connection: Connection, rest: &str) -> Result<Action, String> {
+    let (verb, argument) = rest.split_once(' ').unwrap_or((rest, ""));
+    match (verb, argument) {
+        ("<" | "<~", line) => Ok(Action::Sees {
+            connection,
+            anywhere: verb == "<~",
+            pattern: Pattern::parse(line.trim())?,
+        }),
+        (">", line) => Ok(Action::Says {
+            connection,
+            bytes: format!("{line}\n"),
+            pace: None,
+        }),
+        (">>", line) => Ok(Action::Says {
+            connection,
+            bytes: unescape(line)?,
+            pace: None,
+        }),
+        ("drip", argument) => {
+            let (pace, line) = argument
+                .split_once(' ')
+                .ok_or("drip needs a pace and a line")?;
+            Ok(Action::Says {
+                connection,
+                bytes: format!("{line}\n"),
+                pace: Some(time(pace)?),
+            })
+        }
+        ("ended", "") => Ok(Action::Ended {
+            connection,
+            reset: false,
+        }),
+        ("reset", "by client") => Ok(Action::Ended {
+            connection,
+            reset: true,
+        }),
+        ("close", "") => Ok(Action::Cut {
+            connection,
+            how: Cut::Close,
+        }),
+        ("reset", "") => Ok(Action::Cut {
+            connection,
+            how: Cut::Reset,
+        }),
+        ("half-close", "") => Ok(Action::Cut {
+            connection,
+            how: Cut::HalfClose,
+        }),
+        _ => Err(format!("unknown step of a connection: {rest}")),
+    }
+}
+
+fn connection(text: &str) -> Result<Connection, String> {
+    if text == "*" {
+        return Ok(Connection {
+            node: None,
+            label: None,
+        });
+    }
+    let (node, label) = text.split_once('.').ok_or("a connection is node.name")?;
+    Ok(Connection {
+        node: Some(node.to_owned()),
+        label: (label != "*").then(|| label.to_owned()),
+    })
+}
+
+/// `200ms`, `3s`, or a window: `2.7s..3.3s`.
+fn window(text: &str) -> Result<Window, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    Ok(Window {
+        from: time(from)?,
+        to: time(to)?,
+    })
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 0.001),
+        None => (
+            text.strip_suffix('s')
+                .ok_or_else(|| format!("not a time: {text}"))?,
+            1.0,
+        ),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("not a time: {text}"))?;
+    Ok(Duration::from_secs_f64(number * unit))
+}
+
+/// `\r`, `\n`, `\\` and `\xHH`; a byte above 0x7F becomes a private character that [`bytes`] turns back.
+fn unescape(text: &str) -> Result<String, String> {
+    let mut out = String::new();
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
+        if character != '\\' {
+            out.push(character);
+            continue;
+        }
+        match rest.next() {
+            Some('n') => out.push('\n'),
+            Some('r') => out.push('\r'),
+            Some('\\') => out.push('\\'),
+            Some('x') => {
+                let digits: String = rest.by_ref().take(2).collect();
+                let byte = u8::from_str_radix(&digits, 16).map_err(|_| format!("\\x{digits}"))?;
+                let character = if byte < 0x80 {
+                    u32::from(byte)
+                } else {
+                    RAW_BYTE + u32::from(byte)
+                };
+                out.push(char::from_u32(character).expect("no surrogate is in that range"));
+            }
+            other => return Err(format!("unknown escape \\{}", other.unwrap_or(' '))),
+        }
+    }
+    Ok(out)
+}
+
+const RAW_BYTE: u32 = 0xF700;
+
+/// The bytes that a text with escapes stands for.
+pub(crate) fn bytes(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for character in text.chars() {
+        match u32::from(character).checked_sub(RAW_BYTE) {
+            Some(byte @ 0x80..=0xFF) => out.push(byte as u8),
+            _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_can_be_said() {
+        let text = unescape("é\\xff\\n").expect("the escapes are right");
+        assert_eq!(bytes(&text), [0xC3, 0xA9, 0xFF, b'\n']);
+    }
+
+    #[test]
+    fn a_scenario_reads_as_it_is_written() {
+        let text = "== release-repeats\nrule 4.6\n# why\nnode a pings=hand\nclient a nowait lease=2\n\
+                    do 1 acquire k wait=5\na.x < A k 30 4.5..5 #1\n  a.x > A k 100 #1\n\
+                    +200ms got 1 granted k 100\n+2.7s..3.3s a connects\nquiet 1.5s\ndo 1 cancel\n";
+        let scenarios = parse("f", text).expect("the text is right");
+        assert_eq!(scenarios.len(), 1);
+        let scenario = &scenarios[0];
+        assert_eq!(
+            (scenario.name.as_str(), scenario.rule.as_str()),
+            ("release-repeats", "4.6")
+        );
+        assert_eq!(scenario.steps.len(), 9);
+        assert!(scenario.cancels());
+        assert_eq!(scenario.length, Duration::from_millis(200 + 2700 + 1500));
+        assert_eq!(
+            scenario.steps[6].when,
+            Some(Window {
+                from: Duration::from_millis(2700),
+                to: Duration::from_millis(3300)
+            })
+        );
+        assert!(matches!(
+            &scenario.steps[2].action,
+            Action::Do {
+                cancelled_later: true,
+                ..
+            }
+        ));
+        assert!(matches!(
+            &scenario.steps[4].action,
+            Action::Says { bytes, .. } if bytes == "A k 100 #1\n"
+        ));
+    }
+
+    #[test]
+    fn what_it_does_not_know_is_an_error_with_its_place() {
+        for (text, place) in [
+            ("do 1 acquire k", "f:1: "),
+            ("== a\nrule 1\nb jumps", "f:3: "),
+            ("== a\nrule 1\na.x ! z", "f:3: "),
+            ("== a\nnode a", "f: a names no rule"),
+            ("== a\nrule 1\n+soon quiet 1s", "f:3: "),
+            ("== a\nrule 1\na.x >> \\q", "f:3: "),
+        ] {
+            let error = parse("f", text).expect_err(text);
+            assert!(error.starts_with(place), "{error}");
+        }
+    }
+}
