@@ -7,7 +7,7 @@
 use crate::driver::Driver;
 use crate::pattern::{Names, Pattern};
 use crate::scenario::{self, Action, Connection, Cut, Scenario, Step, Window};
-use crate::stage::{Behaviour, Door, Event, Stage, What};
+use crate::stage::{Automatic, Behaviour, Door, Event, Stage, What};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -65,6 +65,9 @@ struct Performance<'a> {
     connections: Vec<Seen>,
     answers: HashMap<String, VecDeque<(Instant, String)>>,
     names: Names,
+    /// Which node a name in upper case means.
+    variables: HashMap<String, usize>,
+    last_connection: Option<usize>,
     last: Instant,
     gone: Option<String>,
     trace: Vec<String>,
@@ -105,6 +108,8 @@ pub(crate) fn perform(scenario: &Scenario, driver: &Driver, play: u64, slack: Du
         connections: Vec::new(),
         answers: HashMap::new(),
         names: Names::default(),
+        variables: HashMap::new(),
+        last_connection: None,
         last: Instant::now(),
         gone: None,
         trace: Vec::new(),
@@ -290,14 +295,45 @@ impl Performance<'_> {
             door,
             hello: (!by_hand("hello")).then_some(hello),
             pings: !by_hand("pings"),
+            automatic: self.automatic(&set("auto", ""))?,
         })
+    }
+
+    /// Reads `R:ok,K:silent,A:moved:ADDRESS`.
+    fn automatic(&self, text: &str) -> Result<Vec<(char, Automatic)>, Trouble> {
+        let rules = text.split(',').filter(|rule| !rule.is_empty());
+        rules
+            .map(|rule| {
+                let (letter, answer) = rule.split_once(':').unwrap_or((rule, ""));
+                let letter = letter
+                    .chars()
+                    .next()
+                    .ok_or_else(|| Wrong(format!("auto={text}")))?;
+                let answer = match (answer, answer.strip_prefix("moved:")) {
+                    ("silent", _) => Automatic::Silence,
+                    (_, Some(address)) => Automatic::Moved(address.to_owned()),
+                    (words, None) => Automatic::Words(words.to_owned()),
+                };
+                Ok((letter, answer))
+            })
+            .collect()
     }
 
     /// Puts addresses in the place of `{a}`.
     fn addresses(&self, text: &str) -> String {
-        self.nodes.iter().fold(text.to_owned(), |text, node| {
-            text.replace(&format!("{{{}}}", node.name), &node.address.to_string())
-        })
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, name)) = rest.split_once('{') {
+            out.push_str(before);
+            let (name, after) = name.split_once('}').unwrap_or((name, ""));
+            match self.node(name) {
+                Ok(node) => out.push_str(&self.nodes[node].address.to_string()),
+                Err(_) => out.push_str(name),
+            }
+            rest = after;
+        }
+        out.push_str(rest);
+        out
     }
 
     fn open(&mut self, nodes: &[String], options: &[String], wait: bool) -> Result<(), Trouble> {
@@ -349,11 +385,42 @@ impl Performance<'_> {
         !is("door", "closed") && !is("door", "drop") && !is("hello", "hand")
     }
 
+    /// The one node that a name means.
     fn node(&self, name: &str) -> Result<usize, Trouble> {
-        self.nodes
-            .iter()
-            .position(|node| node.name == name)
-            .ok_or_else(|| Wrong(format!("the play has no node {name}")))
+        match self.could_be(name).as_slice() {
+            [node] => Ok(*node),
+            [] => Err(Wrong(format!("the play has no node {name}"))),
+            _ => Err(Wrong(format!("{name} could still be more than one node"))),
+        }
+    }
+
+    /// The nodes that a name may mean: more than one only for a name in upper case not bound yet.
+    fn could_be(&self, name: &str) -> Vec<usize> {
+        if let Some(node) = self.variables.get(name) {
+            return vec![*node];
+        }
+        let variable = name.starts_with(|first: char| first.is_ascii_uppercase());
+        let bound = |node: &usize| self.variables.values().any(|other| other == node);
+        (0..self.nodes.len())
+            .filter(|node| match variable {
+                true => !bound(node),
+                false => self.nodes[*node].name == name,
+            })
+            .collect()
+    }
+
+    /// From here on the names in `wanted` mean this connection and its node.
+    fn bind(&mut self, wanted: &Connection, connection: usize) {
+        self.last_connection = Some(connection);
+        let seen = &mut self.connections[connection];
+        if wanted.label.is_some() && seen.label.is_none() {
+            seen.label.clone_from(&wanted.label);
+        }
+        if let Some(name) = &wanted.node
+            && name.starts_with(|first: char| first.is_ascii_uppercase())
+        {
+            self.variables.insert(name.clone(), seen.node);
+        }
     }
 
     // What the server does.
@@ -390,27 +457,28 @@ impl Performance<'_> {
     /// The connection of this name. A name not met yet is given to the only unnamed one of its node.
     fn bound(&mut self, wanted: &Connection) -> Result<usize, Trouble> {
         while self.pump(Instant::now())? {}
-        let node = match &wanted.node {
-            Some(name) => self.node(name)?,
-            None => return Err(Wrong("a connection to speak on needs a name".to_owned())),
-        };
-        let of_node = |seen: &Seen| seen.node == node && !seen.cut_by_server;
-        if let Some(found) = self.connections.iter().position(|seen| {
-            seen.node == node && seen.label.is_some() && seen.label == wanted.label
-        }) {
-            return Ok(found);
+        if let Some(name) = &wanted.node {
+            self.node(name)?;
         }
-        let mut unnamed = (0..self.connections.len()).filter(|index| {
-            let seen = &self.connections[*index];
-            of_node(seen) && seen.label.is_none()
-        });
-        match (unnamed.next(), unnamed.next()) {
-            (Some(found), None) => {
-                self.connections[found].label.clone_from(&wanted.label);
+        let open = |index: &usize| !self.connections[*index].cut_by_server;
+        let candidates = self.candidates(wanted)?;
+        let named = |index: &&usize| self.connections[**index].label.is_some();
+        if let Some(found) = candidates.iter().find(named) {
+            return Ok(*found);
+        }
+        match candidates
+            .into_iter()
+            .filter(open)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
+            [found] => {
+                let found = *found;
+                self.bind(wanted, found);
                 Ok(found)
             }
-            (None, _) => Err(Wrong(format!("there is no connection {wanted}"))),
-            (Some(_), Some(_)) => Err(Wrong(format!("{wanted} could be more than one connection"))),
+            [] => Err(Wrong(format!("there is no connection {wanted}"))),
+            _ => Err(Wrong(format!("{wanted} could be more than one connection"))),
         }
     }
 
@@ -423,26 +491,18 @@ impl Performance<'_> {
         pattern: &Pattern,
         limit: Instant,
     ) -> Result<Instant, Trouble> {
+        let depth = if anywhere { usize::MAX } else { 1 };
         loop {
             for index in self.candidates(wanted)? {
-                let depth = if anywhere { usize::MAX } else { 1 };
-                let found = self.connections[index].queue.iter().take(depth).position(|(_, item)| {
+                let mut queue = self.connections[index].queue.iter().take(depth);
+                let found = queue.position(|(_, item)| {
                     matches!(item, Item::Line(line) if pattern.matches(line, &mut self.names))
                 });
                 if let Some(place) = found {
-                    let label = self.connections[index]
-                        .label
-                        .is_none()
-                        .then(|| wanted.label.clone());
-                    let seen = &mut self.connections[index];
-                    if let Some(label) = label {
-                        seen.label = label;
-                    }
-                    let (at, _) = seen.queue.remove(place).expect("it was just found");
-                    return Ok(at);
+                    return Ok(self.take(wanted, index, place));
                 }
-                if !anywhere && self.connections[index].label.is_some() && wanted.label.is_some() {
-                    self.nothing_else(index)?;
+                if !anywhere {
+                    self.nothing_else(wanted, index)?;
                 }
             }
             if !self.pump(limit)? {
@@ -459,23 +519,14 @@ impl Performance<'_> {
     ) -> Result<Instant, Trouble> {
         loop {
             for index in self.candidates(wanted)? {
-                if let Some((at, Item::Ended { reset: seen })) =
-                    self.connections[index].queue.front()
-                {
-                    if reset && !seen {
+                match self.connections[index].queue.front() {
+                    Some((_, Item::Ended { reset: false })) if reset => {
                         return Err(Wrong(
                             "the client closed it instead of resetting it".to_owned(),
                         ));
                     }
-                    let at = *at;
-                    self.connections[index].queue.pop_front();
-                    if self.connections[index].label.is_none() {
-                        self.connections[index].label.clone_from(&wanted.label);
-                    }
-                    return Ok(at);
-                }
-                if self.connections[index].label.is_some() && wanted.label.is_some() {
-                    self.nothing_else(index)?;
+                    Some((_, Item::Ended { .. })) => return Ok(self.take(wanted, index, 0)),
+                    _ => self.nothing_else(wanted, index)?,
                 }
             }
             if !self.pump(limit)? {
@@ -487,36 +538,48 @@ impl Performance<'_> {
         }
     }
 
+    fn take(&mut self, wanted: &Connection, connection: usize, place: usize) -> Instant {
+        self.bind(wanted, connection);
+        let queue = &mut self.connections[connection].queue;
+        let (at, _) = queue.remove(place).expect("it was just found");
+        at
+    }
+
     /// The connections that a name may mean: the one that has it, or else those that have none.
     fn candidates(&self, wanted: &Connection) -> Result<Vec<usize>, Trouble> {
-        let node = wanted
-            .node
-            .as_deref()
-            .map(|name| self.node(name))
-            .transpose()?;
-        let of_node = |index: &usize| {
-            let seen = &self.connections[*index];
-            node.is_none_or(|node| node == seen.node)
+        let nodes = match (&wanted.node, &wanted.label) {
+            (Some(name), _) => self.could_be(name),
+            (None, None) => (0..self.nodes.len()).collect(),
+            (None, Some(_)) => {
+                let last = self.last_connection;
+                return last.map_or_else(
+                    || Err(Wrong("no line has come yet".to_owned())),
+                    |last| Ok(vec![last]),
+                );
+            }
         };
-        let all: Vec<usize> = (0..self.connections.len()).filter(of_node).collect();
+        let all = (0..self.connections.len())
+            .filter(|index| nodes.contains(&self.connections[*index].node));
         let Some(label) = &wanted.label else {
-            return Ok(all);
+            return Ok(all.collect());
         };
-        let named = |index: &&usize| self.connections[**index].label.as_ref() == Some(label);
-        if let Some(index) = all.iter().find(named) {
-            return Ok(vec![*index]);
+        let named = |index: &usize| self.connections[*index].label.as_ref() == Some(label);
+        if let Some(index) = all.clone().find(named) {
+            return Ok(vec![index]);
         }
         Ok(all
-            .into_iter()
             .filter(|index| self.connections[*index].label.is_none())
             .collect())
     }
 
     /// On a connection that is known by name the next thing is the expected one or a fault.
-    fn nothing_else(&self, connection: usize) -> Result<(), Trouble> {
-        match self.connections[connection].queue.front() {
-            None => Ok(()),
-            Some((_, item)) => Err(Wrong(format!("instead came {}", self.spell(item)))),
+    fn nothing_else(&self, wanted: &Connection, connection: usize) -> Result<(), Trouble> {
+        let seen = &self.connections[connection];
+        match seen.queue.front() {
+            Some((_, item)) if seen.label.is_some() && wanted.label.is_some() => {
+                Err(Wrong(format!("instead came {}", self.spell(item))))
+            }
+            _ => Ok(()),
         }
     }
 

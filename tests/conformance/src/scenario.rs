@@ -109,10 +109,12 @@ pub(crate) enum Cut {
     HalfClose,
 }
 
-/// Names a connection of a node: `a.x` is always the same one, bound where the name is first met.
+/// Names a connection of a node: `a.x` is always the same one, bound where the name is first met. `last`
+/// is the one on which the line before came. A node in upper case stands for any of those that the play
+/// has and no other such name stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Connection {
-    /// None in `*`: any node.
+    /// None in `*` and `last`: any node.
     pub(crate) node: Option<String>,
     /// None in `a.*`: any connection, and no name for it.
     pub(crate) label: Option<String>,
@@ -123,7 +125,8 @@ impl fmt::Display for Connection {
         match (&self.node, &self.label) {
             (Some(node), Some(label)) => write!(f, "{node}.{label}"),
             (Some(node), None) => write!(f, "{node}.*"),
-            (None, _) => f.write_str("*"),
+            (None, Some(label)) => f.write_str(label),
+            (None, None) => f.write_str("*"),
         }
     }
 }
@@ -263,7 +266,7 @@ fn action(text: &str) -> Result<Action, String> {
         "pause" => Ok(Action::Pause {
             time: time(rest.trim())?,
         }),
-        subject if subject.contains('.') || subject == "*" => {
+        subject if subject.contains('.') || ["*", "last"].contains(&subject) => {
             of_connection(connection(subject)?, rest)
         }
         node => of_node(node, &words),
@@ -344,6 +347,12 @@ fn connection(text: &str) -> Result<Connection, String> {
         return Ok(Connection {
             node: None,
             label: None,
+        });
+    }
+    if text == "last" {
+        return Ok(Connection {
+            node: None,
+            label: Some("last".to_owned()),
         });
     }
     let (node, label) = text.split_once('.').ok_or("a connection is node.name")?;

@@ -56,6 +56,17 @@ pub(crate) enum Door {
     Closed,
 }
 
+/// What the stage answers by itself to one kind of request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Automatic {
+    /// `R key ok #7`: the words behind the key.
+    Words(String),
+    /// `M R key address #7`.
+    Moved(String),
+    /// Nothing.
+    Silence,
+}
+
 /// How a node behaves from now on.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
@@ -65,6 +76,9 @@ pub(crate) struct Behaviour {
     pub(crate) hello: Option<String>,
     /// Whether the stage answers `P`.
     pub(crate) pings: bool,
+    /// What the stage answers to each request with this letter: the fields behind letter and key, an `M`
+    /// with this address, or nothing at all. The play does not see those requests.
+    pub(crate) automatic: Vec<(char, Automatic)>,
 }
 
 /// All nodes and connections of one play.
@@ -121,6 +135,7 @@ impl Stage {
                 door: Door::Closed,
                 hello: None,
                 pings: true,
+                automatic: Vec::new(),
             })),
         });
         Ok(address)
@@ -301,28 +316,48 @@ fn read(connection: usize, mut stream: &TcpStream, behaviour: &Mutex<Behaviour>,
             let line = String::from_utf8_lossy(&pending[..end]).into_owned();
             pending.drain(..=end);
             shared.note(connection, "<", &line);
-            let own_answer = own_answer(&behaviour.lock().expect("no holder panics"), &line, first);
-            if let Some(answer) = own_answer {
-                shared.note(connection, "> (by itself)", &answer);
-                let _ = stream.write_all(format!("{answer}\n").as_bytes());
-                if first {
-                    shared.tell(What::Hello { connection, line });
+            let own = own_answer(&behaviour.lock().expect("no holder panics"), &line, first);
+            match own {
+                None => shared.tell(What::Line { connection, line }),
+                Some(answer) => {
+                    if let Some(answer) = answer {
+                        shared.note(connection, "> (by itself)", &answer);
+                        let _ = stream.write_all(format!("{answer}\n").as_bytes());
+                    }
+                    if first {
+                        shared.tell(What::Hello { connection, line });
+                    }
                 }
-            } else {
-                shared.tell(What::Line { connection, line });
             }
             first = false;
         }
     }
 }
 
-/// What the stage says without being told to.
-fn own_answer(behaviour: &Behaviour, line: &str, first: bool) -> Option<String> {
-    match &behaviour.hello {
-        Some(hello) if first && line.starts_with("H ") => Some(hello.clone()),
-        _ if behaviour.pings && (line == "P" || line.starts_with("P ")) => Some(line.to_owned()),
-        _ => None,
+/// What the stage does about a line by itself, if it does: perhaps nothing, perhaps an answer.
+fn own_answer(behaviour: &Behaviour, line: &str, first: bool) -> Option<Option<String>> {
+    if first && line.starts_with("H ") {
+        return behaviour.hello.clone().map(Some);
     }
+    if line == "P" || line.starts_with("P ") {
+        return behaviour.pings.then(|| Some(line.to_owned()));
+    }
+    let (_, automatic) = behaviour
+        .automatic
+        .iter()
+        .find(|(letter, _)| line.starts_with(*letter))?;
+    let fields: Vec<&str> = line.split(' ').collect();
+    let (letter, key) = (fields[0], fields.get(1).unwrap_or(&"-"));
+    let tag = fields
+        .last()
+        .filter(|field| field.starts_with('#'))
+        .unwrap_or(&"");
+    let answer = match automatic {
+        Automatic::Words(words) => format!("{letter} {key} {words} {tag}"),
+        Automatic::Moved(address) => format!("M {letter} {key} {address} {tag}"),
+        Automatic::Silence => return Some(None),
+    };
+    Some(Some(answer.trim_end().to_owned()))
 }
 
 fn reusable_socket() -> io::Result<Socket> {
