@@ -1,10 +1,17 @@
 //! The driver in Rust: does what each line of its standard input says and prints what the caller got.
 //! It decides nothing about locks; the drivers in the other languages read the same lines and print the same.
+//!
+//! Every call is a future on a thread of its own, and cancelling drops the future: callbacks and blocking
+//! calls are what the other languages use.
 
-use fairlock::{Client, Error, ErrorKind, Fence, FollowMoves, Lock, LostReason, Pending, Token};
+use fairlock::{Client, Error, ErrorKind, Fence, FollowMoves, Lock, LostReason, Token};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 /// One play: its client and what the client holds.
@@ -13,7 +20,7 @@ struct Play {
     number: String,
     client: Option<Client>,
     locks: Arc<Mutex<HashMap<String, Arc<Lock>>>>,
-    pending: HashMap<String, Pending>,
+    calls: HashMap<String, Arc<Call>>,
     fence: Fence,
 }
 
@@ -54,8 +61,8 @@ impl Play {
             "acquire" => self.acquire(command),
             "try" => self.try_acquire(command),
             "cancel" => {
-                if let Some(pending) = self.pending.get(command.op) {
-                    pending.cancel();
+                if let Some(call) = self.calls.get(command.op) {
+                    call.cancel();
                 }
             }
             "release" => {
@@ -72,10 +79,7 @@ impl Play {
                     Some(lease) => lock.keep_for(lease),
                     None => lock.keep(),
                 };
-                call.submit(move |result| match result {
-                    Ok(()) => say("kept"),
-                    Err(error) => say(&spell(&error)),
-                });
+                self.run(command.op, call, |()| "kept".to_owned());
             }
             "remaining" => say(&format!(
                 "remaining {}",
@@ -101,10 +105,8 @@ impl Play {
                 }
             }
             "close" => {
-                self.client().close().submit(move |result| match result {
-                    Ok(()) => say("closed"),
-                    Err(error) => say(&spell(&error)),
-                });
+                let close = self.client().close();
+                self.run(command.op, close, |()| "closed".to_owned());
             }
             other => say(&format!("unknown verb {other}")),
         }
@@ -153,8 +155,7 @@ impl Play {
             acquire = acquire.max_hold(time);
         }
         let granted = self.granted(command.op);
-        let pending = acquire.submit(move |result| granted(result.map(Some)));
-        self.pending.insert(command.op.to_owned(), pending);
+        self.run(command.op, acquire, |lock| granted(Some(lock)));
     }
 
     fn try_acquire(&mut self, command: &Command<'_>) {
@@ -166,8 +167,34 @@ impl Play {
         if command.says("keep_alive") {
             acquire = acquire.keep_alive();
         }
-        let pending = acquire.submit(self.granted(command.op));
-        self.pending.insert(command.op.to_owned(), pending);
+        let granted = self.granted(command.op);
+        self.run(command.op, acquire, granted);
+    }
+
+    /// Awaits a call on a thread of its own and says how it ended.
+    fn run<T>(
+        &mut self,
+        op: &str,
+        call: impl IntoFuture<Output = Result<T, Error>> + Send + 'static,
+        spell_out: impl FnOnce(T) -> String + Send + 'static,
+    ) {
+        let say = self.voice(op);
+        let (told, tell) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let own = Arc::new(Call {
+                thread: thread::current(),
+                cancelled: AtomicBool::new(false),
+            });
+            let _ = told.send(own.clone());
+            match own.wait_for(call.into_future()) {
+                Some(Ok(value)) => say(&spell_out(value)),
+                Some(Err(error)) => say(&spell(&error)),
+                None => say("error cancelled"),
+            }
+        });
+        if let Ok(call) = tell.recv() {
+            self.calls.insert(op.to_owned(), call);
+        }
     }
 
     fn client(&self) -> &Client {
@@ -197,20 +224,50 @@ impl Play {
         move |reason| say(&format!("lost {reason}"))
     }
 
-    fn granted(&self, op: &str) -> impl FnOnce(Result<Option<Lock>, Error>) + Send + use<> {
-        let (say, locks, op) = (self.voice(op), self.locks.clone(), op.to_owned());
-        move |result| match result {
-            Ok(Some(lock)) => {
+    fn granted(&self, op: &str) -> impl FnOnce(Option<Lock>) -> String + Send + use<> {
+        let (locks, op) = (self.locks.clone(), op.to_owned());
+        move |lock| match lock {
+            Some(lock) => {
                 let text = format!("granted {} {}", encode(lock.key()), lock.token());
-                locks
-                    .lock()
-                    .expect("no holder panics")
-                    .insert(op, Arc::new(lock));
-                say(&text);
+                let mut locks = locks.lock().expect("no holder panics");
+                locks.insert(op, Arc::new(lock));
+                text
             }
-            Ok(None) => say("none"),
-            Err(error) => say(&spell(&error)),
+            None => "none".to_owned(),
         }
+    }
+}
+
+/// A call under way on a thread of its own.
+struct Call {
+    thread: Thread,
+    cancelled: AtomicBool,
+}
+
+impl Call {
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    /// The future's value; none if it was cancelled, which drops the future.
+    fn wait_for<F: Future>(self: &Arc<Self>, future: F) -> Option<F::Output> {
+        let waker = Waker::from(self.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        while !self.cancelled.load(Ordering::Acquire) {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                return Some(value);
+            }
+            thread::park();
+        }
+        None
+    }
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.thread.unpark();
     }
 }
 

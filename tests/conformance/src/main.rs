@@ -101,7 +101,9 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut runs: Vec<Run<'_>> = scenarios
         .iter()
         .flat_map(|scenario| {
-            languages.iter().map(move |language| Run {
+            let plays_in =
+                |language: &&&str| !scenario.except.iter().any(|name| name == **language);
+            languages.iter().filter(plays_in).map(move |language| Run {
                 scenario,
                 language,
                 outcome: None,
@@ -215,7 +217,7 @@ impl Troupe {
     fn driver(&self, scenario: &Scenario, language: &str) -> Result<Arc<Driver>, String> {
         let command = &self.commands[language];
         // A blocking call of Python is given up by Ctrl+C, which only a main thread hears.
-        if self.isolated || (language == "python" && scenario.cancels()) {
+        if self.isolated || (language == "python" && scenario.interrupts()) {
             return Driver::start(command).map(Arc::new);
         }
         let mut running = self.running.lock().expect("no holder panics");

@@ -159,9 +159,13 @@ impl Performance<'_> {
                 op,
                 verb,
                 arguments,
-                cancelled_later,
+                interrupted_later,
             } => {
-                let flag = if *cancelled_later { " cancellable" } else { "" };
+                let flag = if *interrupted_later {
+                    " cancellable"
+                } else {
+                    ""
+                };
                 self.act(&format!("{verb} {op} {}{flag}", arguments.join(" ")));
                 return Ok(());
             }

@@ -13,6 +13,8 @@ pub(crate) struct Scenario {
     pub(crate) name: String,
     /// The rules it proves, such as `4.6`.
     pub(crate) rule: String,
+    /// The languages in which it cannot be played.
+    pub(crate) except: Vec<String>,
     /// What happens, from top to bottom.
     pub(crate) steps: Vec<Step>,
     /// How long the play takes at least; the longest are begun first.
@@ -20,11 +22,11 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// Whether an operation of the caller is cancelled in it.
-    pub(crate) fn cancels(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|step| matches!(&step.action, Action::Do { verb, .. } if verb == "cancel"))
+    /// Whether an operation of the caller is ended in it from outside: cancelled, or by closing the client.
+    pub(crate) fn interrupts(&self) -> bool {
+        self.steps.iter().any(|step| {
+            matches!(&step.action, Action::Do { verb, .. } if verb == "cancel" || verb == "close")
+        })
     }
 }
 
@@ -69,7 +71,7 @@ pub(crate) enum Action {
         op: String,
         verb: String,
         arguments: Vec<String>,
-        cancelled_later: bool,
+        interrupted_later: bool,
     },
     /// `got 2 released true`: the caller's answer.
     Got { op: String, pattern: Pattern },
@@ -146,6 +148,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Scenario>, String> {
             scenarios.push(Scenario {
                 name: name.trim().to_owned(),
                 rule: String::new(),
+                except: Vec::new(),
                 steps: Vec::new(),
                 length: Duration::ZERO,
             });
@@ -158,6 +161,16 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Scenario>, String> {
             rule.trim().clone_into(&mut scenario.rule);
             continue;
         }
+        if let Some(except) = content.strip_prefix("except ") {
+            // Behind a colon stands the reason, for people.
+            let (languages, _) = except
+                .split_once(':')
+                .ok_or_else(|| fault("except needs a reason".to_owned()))?;
+            scenario
+                .except
+                .extend(languages.split_whitespace().map(str::to_owned));
+            continue;
+        }
         scenario.steps.push(step(number, content).map_err(fault)?);
     }
     for scenario in &mut scenarios {
@@ -165,7 +178,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Scenario>, String> {
             return Err(format!("{file}: {} names no rule", scenario.name));
         }
         scenario.length = scenario.steps.iter().map(shortest).sum();
-        mark_cancelled(&mut scenario.steps);
+        mark_interrupted(&mut scenario.steps);
     }
     Ok(scenarios)
 }
@@ -178,23 +191,28 @@ fn shortest(step: &Step) -> Duration {
     own.max(step.when.map_or(Duration::ZERO, |window| window.from))
 }
 
-/// A driver may have to begin an operation differently if it is to be cancelled.
-fn mark_cancelled(steps: &mut [Step]) {
-    let cancelled: BTreeSet<String> = steps
-        .iter()
-        .filter_map(|step| match &step.action {
-            Action::Do { op, verb, .. } if verb == "cancel" => Some(op.clone()),
-            _ => None,
-        })
-        .collect();
+/// A driver may have to begin an operation differently if it is to be ended from outside.
+fn mark_interrupted(steps: &mut [Step]) {
+    let mut cancelled = BTreeSet::new();
+    let mut closes = false;
+    for step in &*steps {
+        match &step.action {
+            Action::Do { op, verb, .. } if verb == "cancel" => {
+                cancelled.insert(op.clone());
+            }
+            Action::Do { verb, .. } => closes |= verb == "close",
+            _ => {}
+        }
+    }
     for step in steps {
         if let Action::Do {
             op,
-            cancelled_later,
+            verb,
+            interrupted_later,
             ..
         } = &mut step.action
         {
-            *cancelled_later = cancelled.contains(op);
+            *interrupted_later = cancelled.contains(op) || (closes && verb == "acquire");
         }
     }
 }
@@ -249,7 +267,7 @@ fn action(text: &str) -> Result<Action, String> {
                 op: op.clone(),
                 verb: verb.clone(),
                 arguments: arguments.to_vec(),
-                cancelled_later: false,
+                interrupted_later: false,
             }),
             _ => Err("do needs a number and a verb".to_owned()),
         },
@@ -450,7 +468,7 @@ mod tests {
             ("release-repeats", "4.6")
         );
         assert_eq!(scenario.steps.len(), 9);
-        assert!(scenario.cancels());
+        assert!(scenario.interrupts());
         assert_eq!(scenario.length, Duration::from_millis(200 + 2700 + 1500));
         assert_eq!(
             scenario.steps[6].when,
@@ -462,7 +480,7 @@ mod tests {
         assert!(matches!(
             &scenario.steps[2].action,
             Action::Do {
-                cancelled_later: true,
+                interrupted_later: true,
                 ..
             }
         ));
