@@ -10,6 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
+/// Who makes the client of a play and does what the play says: a driver, or a puppet in tests.
+pub(crate) trait Actor {
+    /// From now on `events` hears what is said of this play. False if the actor has ended.
+    fn attach(&self, play: u64, events: Sender<Event>) -> bool;
+    /// Gives a command.
+    fn tell(&self, play: u64, command: &str);
+    /// The play is over: its client is forgotten.
+    fn detach(&self, play: u64);
+}
+
 /// A running driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -60,14 +70,6 @@ impl Driver {
         })
     }
 
-    /// From now on `events` hears what the driver says of this play. False if the driver has ended.
-    pub(crate) fn attach(&self, play: u64, events: Sender<Event>) -> bool {
-        let mut plays = self.shared.plays.lock().expect("no holder panics");
-        plays
-            .as_mut()
-            .is_some_and(|plays| plays.insert(play, events).is_none())
-    }
-
     /// Whether the driver has not ended.
     pub(crate) fn lives(&self) -> bool {
         self.shared
@@ -76,22 +78,27 @@ impl Driver {
             .expect("no holder panics")
             .is_some()
     }
+}
 
-    /// The play is over: the driver forgets its client.
-    pub(crate) fn detach(&self, play: u64) {
-        self.tell(play, "end");
-        if let Some(plays) = self.shared.plays.lock().expect("no holder panics").as_mut() {
-            plays.remove(&play);
-        }
+impl Actor for Driver {
+    fn attach(&self, play: u64, events: Sender<Event>) -> bool {
+        let mut plays = self.shared.plays.lock().expect("no holder panics");
+        plays
+            .as_mut()
+            .is_some_and(|plays| plays.insert(play, events).is_none())
     }
 
-    /// Gives the driver a command.
-    pub(crate) fn tell(&self, play: u64, command: &str) {
+    fn tell(&self, play: u64, command: &str) {
+        let mut input = self.input.lock().expect("no holder panics");
         // If the driver has ended, each of its plays hears that on its own.
-        let _ = writeln!(
-            self.input.lock().expect("no holder panics"),
-            "{play} {command}"
-        );
+        let _ = writeln!(input, "{play} {command}");
+    }
+
+    fn detach(&self, play: u64) {
+        self.tell(play, "end");
+        if let Some(plays) = &mut *self.shared.plays.lock().expect("no holder panics") {
+            plays.remove(&play);
+        }
     }
 }
 

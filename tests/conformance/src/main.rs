@@ -201,7 +201,7 @@ impl Troupe {
     fn play(&self, scenario: &Scenario, language: &str) -> Outcome {
         let play = self.next_play.fetch_add(1, Ordering::Relaxed);
         match self.driver(scenario, language) {
-            Ok(driver) => perform(scenario, &driver, play, self.slack),
+            Ok(driver) => perform(scenario, &*driver, play, self.slack),
             Err(why) => Outcome {
                 trace: Vec::new(),
                 failure: Some(perform::Failure {

@@ -4,7 +4,7 @@
 //! What happens is kept in queues, one a connection, one an operation of the caller and one a node
 //! (its new connections), so that only the order within each of them matters, and what a play says in time.
 
-use crate::driver::Driver;
+use crate::driver::Actor;
 use crate::pattern::{Names, Pattern};
 use crate::scenario::{self, Action, Connection, Cut, Scenario, Step, Window};
 use crate::stage::{Automatic, Behaviour, Door, Event, Stage, What};
@@ -56,7 +56,7 @@ enum Trouble {
 use Trouble::{Late, Wrong};
 
 struct Performance<'a> {
-    driver: &'a Driver,
+    driver: &'a dyn Actor,
     play: u64,
     slack: Duration,
     events: Receiver<Event>,
@@ -95,8 +95,13 @@ enum Item {
     Ended { reset: bool },
 }
 
-/// Plays `scenario` with a client in `driver`. `slack` is what is added to the end of each time.
-pub(crate) fn perform(scenario: &Scenario, driver: &Driver, play: u64, slack: Duration) -> Outcome {
+/// Plays `scenario` with the client of `driver`. `slack` is what is added to the end of each time.
+pub(crate) fn perform(
+    scenario: &Scenario,
+    driver: &dyn Actor,
+    play: u64,
+    slack: Duration,
+) -> Outcome {
     let (sender, events) = channel();
     let mut performance = Performance {
         driver,
@@ -765,3 +770,7 @@ impl Performance<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "perform_tests.rs"]
+mod tests;
