@@ -123,6 +123,9 @@ for name in first_lock scheduled_job leader_election protected_resource; do
     build "example_$name" cc -std=c99 "${strict[@]}" "${flags[@]}" "examples/c/$name.c" \
         -o "$work/example_$name" "${libs[@]}" -pthread
 done
+# The README's first program is one that compiles.
+awk '/^```/ { inside = ($0 == "```c" && !seen++); next } inside' "$here/README.md" >"$work/readme.c"
+build readme cc -std=c99 "${strict[@]}" "${flags[@]}" "$work/readme.c" -o "$work/readme" "${libs[@]}"
 build bench cc -std=c99 "${strict[@]}" "${flags[@]}" "$here/bench.c" -o "$work/bench" "${libs[@]}" \
     -pthread
 for started in "${builds[@]}"; do
