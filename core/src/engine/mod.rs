@@ -21,6 +21,7 @@ mod copy;
 mod expiry;
 mod hash;
 mod invariants;
+mod leaving;
 mod lock;
 mod output;
 mod requests;

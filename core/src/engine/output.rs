@@ -48,6 +48,8 @@ pub enum Refusal {
     WaitingOfConnection,
     /// The term has no token left, and no other term was provided.
     TokensUsedUp,
+    /// The node is about to stop.
+    Leaving,
 }
 
 impl Refusal {
@@ -60,6 +62,7 @@ impl Refusal {
             | Refusal::Waiters
             | Refusal::WaitingOfConnection => Code::Busy,
             Refusal::TokensUsedUp => Code::Internal,
+            Refusal::Leaving => Code::Unavailable,
         }
     }
 
@@ -72,6 +75,7 @@ impl Refusal {
             Refusal::Waiters => "max_waiters is reached",
             Refusal::WaitingOfConnection => "max_waiting_per_connection is reached",
             Refusal::TokensUsedUp => "no fencing token is left in this term",
+            Refusal::Leaving => "this node is stopping",
         }
     }
 }

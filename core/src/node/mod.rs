@@ -1,12 +1,26 @@
 //! A running server: sockets, clock and disk around the lock rules of [`engine`](crate::engine).
 
+mod accept;
+mod answer;
+mod clock;
+mod connection;
+mod counters;
 mod data_dir;
+mod descriptors;
 mod error;
+mod farewell;
+mod listing;
+mod outbox;
 mod run;
+mod serve;
 mod server;
 mod settings;
+mod state;
+mod stream;
 mod term;
 mod term_file;
+mod terms;
+mod timers;
 
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};

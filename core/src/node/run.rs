@@ -1,15 +1,24 @@
-//! From settings to a serving node: what has to be there first, and the loop that serves.
+//! From settings to a serving node: what has to be there first, and how it begins and ends.
 
+use super::accept;
+use super::clock;
 use super::data_dir::DataDir;
+use super::descriptors;
 use super::error::ServerError;
 use super::settings::{Secret, Settings, check_secret};
+use super::state::{Node, Shared, engine_settings};
 use super::term::{self, Wall};
 use super::term_file;
+use super::terms::{SLOT, Terms, first_counter};
+use super::timers;
+use crate::engine::Engine;
+use crate::protocol::Role;
 use std::fs;
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::time::SystemTime;
+use std::time::Duration;
 
 /// A node that has all it needs and does not serve yet.
 #[derive(Debug)]
@@ -37,7 +46,7 @@ impl Prepared {
             Some(dir) => term_file::read(dir)?.unwrap_or(0),
             None => 0,
         };
-        let wall = Wall::read(SystemTime::now());
+        let wall = clock::wall();
         if wall == Wall::Absurd {
             tracing::warn!("the wall clock is beyond 2090 and does not count for terms");
         }
@@ -63,6 +72,29 @@ impl Prepared {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
+
+    fn into_node(self) -> Result<(Node, TcpListener, u32), ServerError> {
+        let most = descriptors::connections_allowed(self.settings.max_connections);
+        let name = match &self.settings.advertise {
+            Some(address) => Some(address.clone()),
+            None if self.address.ip().is_unspecified() => None,
+            None => Some(self.address.to_string()),
+        };
+        let counter = first_counter(self.data_dir.is_none(), clock::nanos_of_second());
+        let mut engine = Engine::new(
+            engine_settings(&self.settings),
+            RandomState::new().hash_one(0),
+        );
+        engine
+            .open_term(self.term, SLOT, counter)
+            .map_err(|error| ServerError::Internal(error.to_string()))?;
+        let terms = Terms::new(self.data_dir, self.term);
+        Ok((
+            Node::new(self.settings, name, engine, terms),
+            self.listener,
+            most,
+        ))
+    }
 }
 
 /// Serves until `shutdown` is ready, and then ends in order.
@@ -73,17 +105,74 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let Prepared {
-            settings: _,
-            listener: _,
-            address: _,
-            data_dir: _,
-            term: _,
-        } = &prepared;
-        shutdown.await;
+    let (node, listener, most) = prepared.into_node()?;
+    let drain_timeout = node.settings.drain_timeout;
+    let shared = Shared::new(node);
+    let result = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        shared
+            .lock()
+            .become_role(Role::Active, "it is the only node");
+        let accepting = tokio::spawn(accept::run(shared.clone(), listener, most));
+        tokio::spawn(timers::run(shared.clone()));
+        tokio::select! {
+            () = shutdown => {}
+            failure = watch(&shared) => return Err(ServerError::Internal(failure)),
+        }
+        accepting.abort();
+        // Whatever is not done by then is cut off with the runtime.
+        let _ = tokio::time::timeout(drain_timeout, drain(&shared)).await;
+        tracing::info!("stopped");
         Ok(())
-    })
+    });
+    // A disk that hangs must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+/// Sees to what needs more than a step: terms to write. Ends only with a failure of the node.
+async fn watch(shared: &Shared) -> String {
+    let news = shared.lock().news.clone();
+    loop {
+        news.notified().await;
+        let write = {
+            let mut node = shared.lock();
+            if let Some(failure) = &node.failure {
+                return failure.clone();
+            }
+            let half_used = std::mem::take(&mut node.term_half_used);
+            half_used.then(|| node.terms.to_write()).flatten()
+        };
+        if let Some(write) = write {
+            let shared = shared.clone();
+            tokio::task::spawn_blocking(move || {
+                while let Err(error) = write.write() {
+                    tracing::error!("cannot write term {}: {error}; trying again", write.term());
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                let mut node = shared.lock();
+                let Node { terms, engine, .. } = &mut *node;
+                terms.written(write.term(), engine);
+            });
+        }
+    }
+}
+
+/// Lets the clients go: who waits is told to look elsewhere, and what has come in is still answered.
+async fn drain(shared: &Shared) {
+    let (news, ids) = {
+        let mut node = shared.lock();
+        node.become_role(Role::Leaving, "it was told to stop");
+        (node.news.clone(), node.connections.ids())
+    };
+    for id in ids {
+        while shared.lock().refuse_waiting(id) {
+            tokio::task::yield_now().await;
+        }
+    }
+    while shared.lock().open > 0 {
+        news.notified().await;
+    }
 }
 
 fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, ServerError> {

@@ -1,0 +1,63 @@
+//! What a node needs that stops, or that learns late that a reply was never delivered.
+
+use super::Engine;
+use super::connections::ConnectionId;
+use super::lock::Stage;
+use super::output::{ClaimId, Effect, Grant, Refusal};
+use super::slab::NIL;
+use super::time::Time;
+use crate::protocol::{KeyRef, Token};
+
+impl Engine {
+    /// Ends requests that wait on a connection, at most `at_most`, with a refusal each. Returns whether
+    /// there are more.
+    pub fn refuse_waiting(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        refusal: Refusal,
+        at_most: usize,
+    ) -> bool {
+        for _ in 0..at_most {
+            let Some(speaker) = self.speaker(connection) else {
+                return false;
+            };
+            let claim = speaker.waiting;
+            if claim == NIL {
+                return false;
+            }
+            let waiting = &self.claims[claim];
+            let effect = Effect::Refused {
+                connection,
+                key: self.locks[waiting.lock].key.clone(),
+                tag: waiting.tag(),
+                refusal,
+            };
+            self.effects.push_back(effect);
+            self.leave(now, claim);
+        }
+        self.speaker(connection)
+            .is_some_and(|speaker| speaker.waiting != NIL)
+    }
+
+    /// The grant with this token, if it holds the key.
+    #[must_use]
+    pub fn grant_of(&self, key: KeyRef<'_>, token: Token) -> Option<Grant> {
+        let claim = ClaimId(self.find_grant(key, token)?);
+        Some(Grant { claim, token })
+    }
+
+    /// Replies to a connection from `address` that is gone already could not be delivered after all.
+    /// Their grants are taken back after the grace, unless another connection has asked for them since.
+    pub fn undelivered(&mut self, now: Time, address: &str, grants: &[Grant]) {
+        let until = now.after(self.settings.reattach_grace);
+        for grant in grants {
+            let stage = self.stage_mut(grant.claim.0).map(|stage| *stage);
+            if let Some(Stage::Held { owner, .. }) = stage
+                && self.owners[owner].owner.address() == address
+            {
+                self.take_back_later(*grant, owner, until);
+            }
+        }
+    }
+}

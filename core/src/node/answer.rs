@@ -1,0 +1,283 @@
+//! From a line to its reply: which rule is asked, and how its answer is spelled.
+
+use super::connection::Greeting;
+use super::listing::{self, Listing};
+use super::state::{Node, millis};
+use crate::engine::{Answer, ConnectionId, Inspection, Refusal, Time};
+use crate::protocol::{
+    AddressList, Code, Hello, HelloReply, KeyRef, Millis, Operation, Reply, Request, Role,
+    StatusReply, Tag, Wait,
+};
+
+/// What a line means for those behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// The next line can be handled.
+    On,
+    /// Rows have to be made first.
+    Rows,
+    /// The connection ends after the replies.
+    Close,
+}
+
+impl Node {
+    /// Handles the first line of a connection: a hello, or where no secret is asked for anything.
+    #[cold]
+    pub(crate) fn handle_first_line(&mut self, now: Time, id: ConnectionId, line: &[u8]) -> Flow {
+        let request = Request::parse(line);
+        let mut greeting = Greeting::Anonymous;
+        let flow = match request {
+            Ok(Request::Hello(hello)) => {
+                if self.admits(&hello) {
+                    if hello.id.is_some() {
+                        greeting = Greeting::Identified;
+                    }
+                    self.hello(now, id, &hello)
+                } else {
+                    self.refuse_admission(Some(Operation::Hello), b"-", "wrong or missing secret")
+                }
+            }
+            Err(refusal) if refusal.code == Code::Version => self.handle_line(now, id, line),
+            _ if self.settings.secret.is_some() => {
+                let (operation, key) = match &request {
+                    Ok(request) => subject(request),
+                    Err(refusal) => (Operation::of_letter(refusal.op), refusal.key),
+                };
+                let text =
+                    "this server asks for a secret: the first line has to be a hello with auth";
+                self.refuse_admission(operation, key, text)
+            }
+            _ => self.handle_line(now, id, line),
+        };
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.greeting = greeting;
+        }
+        flow
+    }
+
+    /// Handles a line that is not the first of its connection.
+    pub(crate) fn handle_line(&mut self, now: Time, id: ConnectionId, line: &[u8]) -> Flow {
+        let request = match Request::parse(line) {
+            Ok(request) => request,
+            Err(refusal) => {
+                Reply::from(refusal).encode(&mut self.replies);
+                return if refusal.code.closes() {
+                    Flow::Close
+                } else {
+                    Flow::On
+                };
+            }
+        };
+        match request {
+            Request::Acquire {
+                key,
+                lease,
+                wait,
+                tag,
+            } => {
+                self.acquire(now, id, key, lease, wait, tag);
+            }
+            Request::Release { key, token, tag } => {
+                let ok = self.engine.release(now, key, token);
+                self.deliver();
+                Reply::Released { key, ok, tag }.encode(&mut self.replies);
+            }
+            Request::Keep {
+                key,
+                token,
+                lease,
+                tag,
+            } => {
+                if self.is_lease_allowed(lease) {
+                    let ok = self.engine.keep(now, key, token, lease);
+                    self.deliver();
+                    Reply::Kept { key, ok, tag }.encode(&mut self.replies);
+                } else {
+                    self.refuse_lease(Operation::Keep, key, tag);
+                }
+            }
+            Request::Cancel { key, tag } => {
+                let found = self.engine.cancel(now, id, key, tag);
+                self.deliver();
+                Reply::Cancelled { key, found, tag }.encode(&mut self.replies);
+            }
+            Request::Inspect { key, tag } => {
+                let reply = match self.engine.inspect(now, key) {
+                    Inspection::Free { waiters } => Reply::Free { key, waiters, tag },
+                    Inspection::Held(row) => Reply::Held {
+                        holder: listing::holder(&row),
+                        tag,
+                    },
+                };
+                reply.encode(&mut self.replies);
+            }
+            Request::Waiters { key, limit, tag } => {
+                return self.begin_rows(id, Listing::waiters(key, limit, tag));
+            }
+            Request::List {
+                prefix,
+                limit,
+                after,
+                tag,
+            } => {
+                return self.begin_rows(id, Listing::locks(prefix, after, limit, tag));
+            }
+            Request::Hello(_) => {
+                let text = "a hello is the first line of a connection, once";
+                Reply::refused(Operation::Hello, b"-", Code::Syntax, None, text)
+                    .encode(&mut self.replies);
+            }
+            Request::Ping { tag } => Reply::Pong { tag }.encode(&mut self.replies),
+            Request::Status => self.status(id),
+        }
+        Flow::On
+    }
+
+    fn acquire(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        key: KeyRef<'_>,
+        lease: Millis,
+        wait: Wait,
+        tag: Option<Tag>,
+    ) {
+        if !self.is_lease_allowed(lease) {
+            return self.refuse_lease(Operation::Acquire, key, tag);
+        }
+        if self.role != Role::Active {
+            let (code, text) = (Refusal::Leaving.code(), Refusal::Leaving.text());
+            return Reply::refused(Operation::Acquire, key.spelling(), code, tag, text)
+                .encode(&mut self.replies);
+        }
+        let answer = self.engine.acquire(now, id, key, lease, wait, tag);
+        self.deliver();
+        let reply = match answer {
+            Answer::Granted(grant) => Reply::Granted {
+                key,
+                token: grant.token,
+                tag,
+            },
+            Answer::NotHad => Reply::TimedOut { key, tag },
+            Answer::Queued | Answer::Dropped => return,
+            Answer::Refused(refusal) => Reply::refused(
+                Operation::Acquire,
+                key.spelling(),
+                refusal.code(),
+                tag,
+                refusal.text(),
+            ),
+        };
+        reply.encode(&mut self.replies);
+    }
+
+    fn refuse_lease(&mut self, operation: Operation, key: KeyRef<'_>, tag: Option<Tag>) {
+        Reply::refused(
+            operation,
+            key.spelling(),
+            Code::Lease,
+            tag,
+            &self.lease_text,
+        )
+        .encode(&mut self.replies);
+    }
+
+    /// Rows are made at once as far as they are few; else the lines behind wait for them.
+    fn begin_rows(&mut self, id: ConnectionId, listing: Listing) -> Flow {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.listing = Some(Box::new(listing));
+        }
+        Flow::Rows
+    }
+
+    fn admits(&self, hello: &Hello<'_>) -> bool {
+        match (&self.settings.secret, hello.auth) {
+            (None, _) => true,
+            (Some(secret), Some(auth)) => secret.matches(&auth.decode()),
+            (Some(_), None) => false,
+        }
+    }
+
+    fn refuse_admission(&mut self, operation: Option<Operation>, key: &[u8], text: &str) -> Flow {
+        self.counters.not_admitted += 1;
+        Reply::Refused {
+            operation,
+            key,
+            code: Code::Auth.as_str(),
+            tag: None,
+            text,
+        }
+        .encode(&mut self.replies);
+        Flow::Close
+    }
+
+    fn hello(&mut self, now: Time, id: ConnectionId, hello: &Hello<'_>) -> Flow {
+        let name = hello.name.unwrap_or(crate::protocol::NameRef::NONE);
+        let fresh = self.engine.hello(id, hello.id, name);
+        debug_assert!(fresh, "the first line is the first that the engine hears");
+        if let Some(seen) = hello.seen {
+            self.terms.hear(now, seen);
+            self.terms.raise(now, &mut self.engine);
+            self.deliver();
+            self.timer.wake_before(self.terms.raise_at());
+        }
+        if hello.id.is_some() {
+            self.idle_checks
+                .add(now.after(millis(self.settings.idle_timeout)), id);
+            self.timer.wake_before(self.idle_checks.next());
+        }
+        let address = self.address_for(id);
+        Reply::Hello(HelloReply {
+            role: self.role,
+            node: &address,
+            active: (self.role == Role::Active).then_some(&*address),
+            peers: AddressList(&address),
+            server: env!("CARGO_PKG_VERSION"),
+        })
+        .encode(&mut self.replies);
+        Flow::On
+    }
+
+    fn status(&mut self, id: ConnectionId) {
+        let address = self.address_for(id);
+        let stats = self.engine.stats();
+        Reply::Status(StatusReply {
+            role: self.role,
+            node: &address,
+            active: (self.role == Role::Active).then_some(&*address),
+            term: stats.term,
+            held: stats.held,
+            waiting: stats.waiting,
+            connections: u64::from(self.open),
+            standbys: AddressList("-"),
+        })
+        .encode(&mut self.replies);
+    }
+
+    /// What the node calls itself to this client: without a name of its own, what the client reached.
+    fn address_for(&mut self, id: ConnectionId) -> String {
+        self.address.clone().unwrap_or_else(|| {
+            self.connections
+                .get_mut(id)
+                .and_then(|connection| connection.stream.local_address())
+                .map_or_else(|| "-".to_owned(), |address| address.to_string())
+        })
+    }
+}
+
+/// What a refusal of a request names.
+fn subject<'a>(request: &Request<'a>) -> (Option<Operation>, &'a [u8]) {
+    let (operation, key) = match request {
+        Request::Acquire { key, .. } => (Operation::Acquire, key.spelling()),
+        Request::Release { key, .. } => (Operation::Release, key.spelling()),
+        Request::Keep { key, .. } => (Operation::Keep, key.spelling()),
+        Request::Cancel { key, .. } => (Operation::Cancel, key.spelling()),
+        Request::Inspect { key, .. } => (Operation::Inspect, key.spelling()),
+        Request::Waiters { key, .. } => (Operation::Waiters, key.spelling()),
+        Request::List { prefix, .. } => (Operation::List, prefix.field()),
+        Request::Hello(_) => (Operation::Hello, &b"-"[..]),
+        Request::Ping { .. } => (Operation::Ping, &b"-"[..]),
+        Request::Status => (Operation::Status, &b"-"[..]),
+    };
+    (Some(operation), key)
+}

@@ -1,0 +1,112 @@
+//! What a node knows of one connection, and the table of all of them.
+
+use super::listing::Listing;
+use super::outbox::Outbox;
+use super::stream::Stream;
+use crate::engine::{ConnectionId, Time};
+use std::task::Waker;
+
+/// One connection. An idle one has no buffer.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: Stream,
+    /// Replies that the socket did not take. While there are any, nothing more is read.
+    pub(crate) outbox: Outbox,
+    /// Bytes that were read and not yet handled: half a line, or requests whose replies have no room yet.
+    pub(crate) unhandled: Vec<u8>,
+    /// Rows that are still to be made.
+    pub(crate) listing: Option<Box<Listing>>,
+    /// Wakes the connection's task.
+    pub(crate) waker: Option<Waker>,
+    /// When bytes came last; at first, when the connection was made.
+    pub(crate) heard: Time,
+    pub(crate) greeting: Greeting,
+    /// Whether the outbox is on the list of those to be flushed.
+    pub(crate) touched: bool,
+}
+
+/// How far a connection has said who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// It has said nothing yet.
+    Awaited,
+    /// It has said something without naming an id.
+    Anonymous,
+    /// It named an id, and so has promised to say something every ten seconds.
+    Identified,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: Stream, now: Time) -> Connection {
+        Connection {
+            stream,
+            outbox: Outbox::default(),
+            unhandled: Vec::new(),
+            listing: None,
+            waker: None,
+            heard: now,
+            greeting: Greeting::Awaited,
+            touched: false,
+        }
+    }
+
+    /// Lets the connection's task look at it again.
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// All connections, in the places that the engine's ids name.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    places: Vec<Option<Place>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    connection: Box<Connection>,
+}
+
+impl Connections {
+    pub(crate) fn insert(&mut self, id: ConnectionId, connection: Connection) {
+        let index = id.index as usize;
+        if self.places.len() <= index {
+            self.places.resize_with(index + 1, || None);
+        }
+        debug_assert!(self.places[index].is_none(), "the engine's ids are unique");
+        self.places[index] = Some(Place {
+            generation: id.generation,
+            connection: Box::new(connection),
+        });
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        match self.places.get_mut(id.index as usize) {
+            Some(Some(place)) if place.generation == id.generation => Some(&mut place.connection),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+        self.get_mut(id)?;
+        let place = self.places[id.index as usize].take();
+        place.map(|place| place.connection)
+    }
+
+    /// The ids of all connections.
+    pub(crate) fn ids(&self) -> Vec<ConnectionId> {
+        let places = self.places.iter().enumerate();
+        places
+            .filter_map(|(index, place)| {
+                let generation = place.as_ref()?.generation;
+                Some(ConnectionId {
+                    index: index as u32,
+                    generation,
+                })
+            })
+            .collect()
+    }
+}

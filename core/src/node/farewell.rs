@@ -1,0 +1,77 @@
+//! The end of a connection that is no part of the node any more: replies that were due are still
+//! written, then it is closed without cutting them off.
+
+use super::connection::Connection;
+use super::state::{Shared, now};
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+/// How long bytes that come too late are read and thrown away. Closing earlier would make the
+/// client's system drop replies that the client has not read yet.
+const LINGER: Duration = Duration::from_secs(1);
+/// Rows are made in pieces of this size.
+const ENOUGH_ROWS: usize = 64 << 10;
+
+/// Sends what is left, and closes. `more_may_come` says that the client has not ended its side.
+pub(crate) async fn farewell(node: Shared, mut connection: Box<Connection>, more_may_come: bool) {
+    see_off(&node, &mut connection, more_may_come).await;
+    drop(connection);
+    node.lock().closed();
+}
+
+/// Sends what is left, and waits until the client can have read it.
+pub(crate) async fn see_off(node: &Shared, connection: &mut Connection, more_may_come: bool) {
+    let address = connection.stream.peer_address();
+    if send_rest(node, connection).await.is_err() {
+        if let Some(address) = address {
+            undelivered(node, connection, &address.to_string());
+        }
+        return;
+    }
+    let ended = poll_fn(|cx| connection.stream.poll_shutdown(cx)).await;
+    if ended.is_ok() && more_may_come {
+        // Over time is as good as over: what was due has left.
+        let _ = tokio::time::timeout(LINGER, discard(connection)).await;
+    }
+}
+
+async fn send_rest(node: &Shared, connection: &mut Connection) -> io::Result<()> {
+    let mut spare = Vec::new();
+    loop {
+        while !connection.outbox.is_empty() {
+            poll_fn(|cx| connection.stream.poll_writable(cx)).await?;
+            connection.outbox.flush(&connection.stream, &mut spare)?;
+        }
+        let Some(listing) = &mut connection.listing else {
+            return Ok(());
+        };
+        let lines = connection.outbox.lines(&mut spare);
+        if listing.append(&node.lock().engine, now(), lines, ENOUGH_ROWS) {
+            connection.listing = None;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn discard(connection: &mut Connection) {
+    let mut buffer = [0; 1024];
+    while poll_fn(|cx| connection.stream.poll_read(cx, &mut buffer))
+        .await
+        .is_ok_and(|count| count > 0)
+    {}
+}
+
+/// Grants whose replies could not be written after all go to the next in the queue.
+fn undelivered(node: &Shared, connection: &Connection, address: &str) {
+    let mut node = node.lock();
+    let now = now();
+    let grants = connection.outbox.unsent_grants();
+    let grants: Vec<_> = grants
+        .filter_map(|(key, token)| node.engine.grant_of(key, token))
+        .collect();
+    node.engine.undelivered(now, address, &grants);
+    node.deliver();
+    node.flush_others(now);
+    node.rearm();
+}

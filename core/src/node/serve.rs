@@ -1,0 +1,339 @@
+//! One task for each connection: waits until there is something to read, handles it, writes what came
+//! of it. In this order: what others are told, then the own replies, in one write each.
+//!
+//! A connection is read only while all its replies have been taken. The task itself holds nothing but
+//! the name of the connection; everything else stands in the [`Node`].
+
+use super::answer::Flow;
+use super::connection::Connection;
+use super::farewell;
+use super::state::{Node, Shared, now};
+use crate::engine::{ConnectionId, Time};
+use crate::protocol::{Code, Reply, Role, Split, limits, split};
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The task of a connection.
+pub(crate) struct Serving {
+    node: Shared,
+    id: ConnectionId,
+    /// Set when nothing is read any more.
+    farewell: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Serving {
+    pub(crate) fn new(node: Shared, id: ConnectionId) -> Serving {
+        Serving {
+            node,
+            id,
+            farewell: None,
+        }
+    }
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if this.farewell.is_none() {
+            let step = {
+                let mut node = this.node.lock();
+                let step = catch_unwind(AssertUnwindSafe(|| node.serve(this.id, cx)));
+                step.unwrap_or_else(|panic| {
+                    // What a bug has left behind cannot be trusted with anybody's lock.
+                    node.fail(format!("a request led to a panic: {}", panic_text(&*panic)));
+                    Step::Over
+                })
+            };
+            match step {
+                Step::Wait => return Poll::Pending,
+                Step::Over => return Poll::Ready(()),
+                Step::Farewell {
+                    connection,
+                    more_may_come,
+                } => {
+                    let end = farewell::farewell(this.node.clone(), connection, more_may_come);
+                    this.farewell = Some(Box::pin(end));
+                }
+            }
+        }
+        match &mut this.farewell {
+            Some(farewell) => farewell.as_mut().poll(cx),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+/// What the task does next.
+enum Step {
+    /// It will be woken.
+    Wait,
+    /// The connection is closed.
+    Over,
+    /// The connection is no part of the node any more, and its last bytes are to be sent.
+    Farewell {
+        connection: Box<Connection>,
+        more_may_come: bool,
+    },
+}
+
+/// Why no further line of a batch was handled.
+enum Stop {
+    /// The rest is not yet a whole line.
+    Partial,
+    /// The replies are long enough to be written first, or rows have to be made.
+    Pause,
+    /// The connection ends after the replies.
+    Close,
+}
+
+/// Replies of this size are written before more requests are handled.
+const ENOUGH_REPLIES: usize = 256 << 10;
+/// Rows are made in pieces of this size.
+const ENOUGH_ROWS: usize = 64 << 10;
+
+impl Node {
+    /// Does what can be done for a connection now, and sees to it that the task is woken for the rest.
+    fn serve(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Step {
+        let now = now();
+        loop {
+            let Some(connection) = self.connections.get_mut(id) else {
+                return Step::Over;
+            };
+            if connection.waker.is_none() {
+                connection.waker = Some(cx.waker().clone());
+            }
+            if !connection.outbox.is_empty() {
+                match connection.stream.poll_writable(cx) {
+                    Poll::Pending => return Step::Wait,
+                    Poll::Ready(Err(_)) => return self.abandon_served(now, id),
+                    Poll::Ready(Ok(())) => {}
+                }
+                if connection
+                    .outbox
+                    .flush(&connection.stream, &mut self.spare)
+                    .is_err()
+                {
+                    return self.abandon_served(now, id);
+                }
+                continue;
+            }
+            if connection.listing.is_some() {
+                self.append_rows(now, id);
+                if !self.write_replies(now, id) {
+                    return Step::Over;
+                }
+                return yield_to_others(cx);
+            }
+            let unhandled = &connection.unhandled;
+            if unhandled.len() >= limits::LINE_BYTES || memchr::memchr(b'\n', unhandled).is_some() {
+                let unhandled = std::mem::take(&mut connection.unhandled);
+                match self.batch(now, id, &unhandled) {
+                    Some(step) => return step,
+                    None => return yield_to_others(cx),
+                }
+            }
+            match self.read(now, id, cx) {
+                Read::Handled => {}
+                Read::Full => return yield_to_others(cx),
+                Read::Step(step) => return step,
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time, id: ConnectionId, cx: &mut Context<'_>) -> Read {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return Read::Step(Step::Over);
+        };
+        let held = connection.unhandled.len();
+        self.input[..held].copy_from_slice(&connection.unhandled);
+        let count = match connection.stream.poll_read(cx, &mut self.input[held..]) {
+            Poll::Ready(Ok(0)) => return Read::Step(self.dismiss(now, id, false)),
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(_)) => return Read::Step(self.abandon_served(now, id)),
+            Poll::Pending => {
+                let nothing_comes = self.role == Role::Leaving
+                    && connection.stream.peek() == super::stream::Peek::Empty;
+                let step = if nothing_comes {
+                    self.dismiss(now, id, true)
+                } else {
+                    Step::Wait
+                };
+                return Read::Step(step);
+            }
+        };
+        connection.heard = now;
+        connection.unhandled = Vec::new();
+        self.counters.reads += 1;
+        let full = held + count == self.input.len();
+        let input = std::mem::take(&mut self.input);
+        let step = self.batch(now, id, &input[..held + count]);
+        self.input = input;
+        match step {
+            Some(step) => Read::Step(step),
+            None if full => Read::Full,
+            None => Read::Handled,
+        }
+    }
+
+    /// Handles lines, tells others and then the connection what came of it. Returns the next step
+    /// where the connection does not go on as before.
+    fn batch(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> Option<Step> {
+        self.expire_due(now);
+        self.serving = Some(id);
+        let (stop, used) = self.handle_lines(now, id, bytes);
+        self.flush_others(now);
+        self.rearm();
+        self.serving = None;
+        if !self.write_replies(now, id) {
+            return Some(Step::Over);
+        }
+        match stop {
+            Stop::Close => return Some(self.dismiss(now, id, true)),
+            Stop::Partial | Stop::Pause => {}
+        }
+        if used < bytes.len()
+            && let Some(connection) = self.connections.get_mut(id)
+        {
+            connection.unhandled = bytes[used..].to_vec();
+        }
+        None
+    }
+
+    fn handle_lines(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> (Stop, usize) {
+        use super::connection::Greeting;
+        let greeting = self
+            .connections
+            .get_mut(id)
+            .map(|connection| connection.greeting);
+        let mut first = greeting == Some(Greeting::Awaited);
+        let mut used = 0;
+        loop {
+            match split(&bytes[used..]) {
+                Split::Line { line, used: length } => {
+                    used += length;
+                    self.counters.lines += 1;
+                    let flow = if std::mem::take(&mut first) {
+                        self.handle_first_line(now, id, line)
+                    } else {
+                        self.handle_line(now, id, line)
+                    };
+                    match flow {
+                        Flow::On => {}
+                        Flow::Close => return (Stop::Close, used),
+                        Flow::Rows => {
+                            if !self.append_rows(now, id) {
+                                return (Stop::Pause, used);
+                            }
+                        }
+                    }
+                    if self.replies.len() >= ENOUGH_REPLIES {
+                        return (Stop::Pause, used);
+                    }
+                }
+                Split::Partial => return (Stop::Partial, used),
+                Split::TooLong => {
+                    Reply::Refused {
+                        operation: None,
+                        key: b"-",
+                        code: Code::TooLong.as_str(),
+                        tag: None,
+                        text: "a line has at most 4096 bytes",
+                    }
+                    .encode(&mut self.replies);
+                    return (Stop::Close, used);
+                }
+            }
+        }
+    }
+
+    /// Makes rows of the list under way; whether it has been finished.
+    fn append_rows(&mut self, now: Time, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return true;
+        };
+        let Some(mut listing) = connection.listing.take() else {
+            return true;
+        };
+        let enough = self.replies.len() + ENOUGH_ROWS;
+        let finished = listing.append(&self.engine, now, &mut self.replies, enough);
+        if !finished {
+            connection.listing = Some(listing);
+        }
+        finished
+    }
+
+    /// Writes the replies to the connection that has been served; false if it is gone.
+    fn write_replies(&mut self, now: Time, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            self.replies.clear();
+            return false;
+        };
+        if self.replies.is_empty() {
+            return true;
+        }
+        let written = connection.stream.write(&self.replies);
+        let sent = *written.as_ref().unwrap_or(&0);
+        if sent < self.replies.len() {
+            connection.outbox.keep(&self.replies, sent);
+        }
+        self.replies.clear();
+        if self.replies.capacity() > 4 * ENOUGH_REPLIES {
+            self.replies.shrink_to(ENOUGH_REPLIES);
+        }
+        if written.is_err() {
+            self.abandon(now, id);
+            self.flush_others(now);
+            return false;
+        }
+        true
+    }
+
+    fn abandon_served(&mut self, now: Time, id: ConnectionId) -> Step {
+        self.abandon(now, id);
+        self.flush_others(now);
+        self.rearm();
+        Step::Over
+    }
+
+    /// Takes the connection out of the node, so that its last bytes can leave without holding a place.
+    fn dismiss(&mut self, now: Time, id: ConnectionId, more_may_come: bool) -> Step {
+        let connection = self.disconnect(now, id, &[]);
+        self.flush_others(now);
+        self.rearm();
+        match connection {
+            Some(connection) => Step::Farewell {
+                connection,
+                more_may_come,
+            },
+            None => Step::Over,
+        }
+    }
+}
+
+enum Read {
+    /// All that was there has been handled.
+    Handled,
+    /// There is probably more.
+    Full,
+    /// The connection does not go on as before.
+    Step(Step),
+}
+
+/// Lets every other task have its turn first.
+fn yield_to_others(cx: &mut Context<'_>) -> Step {
+    cx.waker().wake_by_ref();
+    Step::Wait
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}

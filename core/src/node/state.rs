@@ -1,0 +1,332 @@
+//! The state of a running node: the lock rules, the connections, and what goes between them.
+//!
+//! ```text
+//! a connection's lines ──▶ engine ──▶ replies                ──▶ its own socket, last
+//!                                 └─▶ effects ──▶ outboxes   ──▶ other sockets, first
+//! ```
+//!
+//! One thread owns all of it, so there is one order in which requests are read, and that is the order
+//! of the queues. The mutex around it is never waited for.
+
+use super::clock;
+use super::connection::{Connection, Connections};
+use super::counters::Counters;
+use super::settings::Settings;
+use super::terms::Terms;
+use super::timers::{IdleChecks, TimerHandle};
+use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
+use crate::protocol::{Millis, Operation, Reply, Role};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// The node as its tasks share it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<Node>>);
+
+impl Shared {
+    pub(crate) fn new(node: Node) -> Shared {
+        Shared(Arc::new(Mutex::new(node)))
+    }
+
+    /// The node. Only the thread of the node asks, so this does not wait; a panic under the lock has
+    /// been dealt with where it happened.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Node> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the [module](self).
+pub(crate) struct Node {
+    pub(crate) engine: Engine,
+    pub(crate) connections: Connections,
+    pub(crate) settings: Settings,
+    pub(crate) role: Role,
+    /// What the node calls itself, unless that depends on how a client has reached it.
+    pub(crate) address: Option<String>,
+    pub(crate) terms: Terms,
+    pub(crate) counters: Counters,
+    pub(crate) timer: TimerHandle,
+    pub(crate) idle_checks: IdleChecks,
+    /// Sockets that are open, those included that only wait for their last bytes to leave.
+    pub(crate) open: u32,
+    /// Sockets on which clients are being told that there are too many.
+    pub(crate) turning_away: u32,
+    /// Told when a socket has been closed, when the node has failed and when a term is to be written.
+    pub(crate) news: Arc<Notify>,
+    /// Why the node cannot go on.
+    pub(crate) failure: Option<String>,
+    /// Set when the counter of the present term is half used.
+    pub(crate) term_half_used: bool,
+    /// What every connection reads into, so that none needs a buffer while it is idle.
+    pub(crate) input: Box<[u8]>,
+    /// The replies to the connection that is being served.
+    pub(crate) replies: Vec<u8>,
+    /// The connection that is being served.
+    pub(crate) serving: Option<ConnectionId>,
+    /// Connections with something in their outboxes that is to be sent at the end of this step.
+    touched: Vec<ConnectionId>,
+    /// Buffers for outboxes.
+    pub(crate) spare: Vec<Vec<u8>>,
+    max_lease: Millis,
+    pub(crate) lease_text: String,
+}
+
+impl Node {
+    pub(crate) fn new(
+        settings: Settings,
+        address: Option<String>,
+        engine: Engine,
+        terms: Terms,
+    ) -> Node {
+        let max_lease = Millis(settings.max_lease.as_millis() as u64);
+        let lease_text = format!(
+            "a lease is at most {} seconds here (max_lease)",
+            settings.max_lease.as_secs_f64()
+        );
+        Node {
+            engine,
+            connections: Connections::default(),
+            settings,
+            role: Role::Starting,
+            address,
+            terms,
+            counters: Counters::default(),
+            timer: TimerHandle::default(),
+            idle_checks: IdleChecks::default(),
+            open: 0,
+            turning_away: 0,
+            news: Arc::new(Notify::new()),
+            failure: None,
+            term_half_used: false,
+            input: vec![0; INPUT_BYTES].into(),
+            replies: Vec::with_capacity(INPUT_BYTES),
+            serving: None,
+            touched: Vec::new(),
+            spare: Vec::new(),
+            max_lease,
+            lease_text,
+        }
+    }
+
+    /// Goes over to another role and says so.
+    pub(crate) fn become_role(&mut self, role: Role, reason: &str) {
+        tracing::info!("{} → {role}: {reason}", self.role);
+        self.role = role;
+    }
+
+    pub(crate) fn is_lease_allowed(&self, lease: Millis) -> bool {
+        lease <= self.max_lease
+    }
+
+    /// Takes a new connection; `address` is where it comes from.
+    pub(crate) fn connect(&mut self, connection: Connection, address: &str) -> ConnectionId {
+        let now = connection.heard;
+        let id = self.engine.connect(address);
+        self.connections.insert(id, connection);
+        self.counters.accepted += 1;
+        if self.settings.secret.is_some() {
+            self.idle_checks
+                .add(now.after(millis(self.settings.hello_timeout)), id);
+            self.timer.wake_before(self.idle_checks.next());
+        }
+        id
+    }
+
+    /// Hands what the engine wants to be told to the outboxes. Has to follow every call that changes
+    /// something, and [`Node::flush_others`] has to follow at the end of the step.
+    pub(crate) fn deliver(&mut self) {
+        while let Some(effect) = self.engine.poll_effect() {
+            match &effect {
+                Effect::Granted {
+                    connection,
+                    key,
+                    grant,
+                    tag,
+                } => {
+                    let reply = Reply::Granted {
+                        key: key.as_ref(),
+                        token: grant.token,
+                        tag: *tag,
+                    };
+                    self.tell(*connection, &reply);
+                }
+                Effect::TimedOut {
+                    connection,
+                    key,
+                    tag,
+                } => {
+                    self.tell(
+                        *connection,
+                        &Reply::TimedOut {
+                            key: key.as_ref(),
+                            tag: *tag,
+                        },
+                    );
+                }
+                Effect::Refused {
+                    connection,
+                    key,
+                    tag,
+                    refusal,
+                } => {
+                    let (key, code) = (key.as_ref().spelling(), refusal.code());
+                    let reply = Reply::refused(Operation::Acquire, key, code, *tag, refusal.text());
+                    self.tell(*connection, &reply);
+                }
+                Effect::TermHalfUsed { .. } => {
+                    self.term_half_used = true;
+                    self.news.notify_one();
+                }
+                Effect::TermOpened { term } => {
+                    tracing::info!(
+                        "opened term {term}, because the counter of the one before had ended"
+                    );
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, id: ConnectionId, reply: &Reply<'_>) {
+        if self.serving == Some(id) {
+            reply.encode(&mut self.replies);
+        } else if let Some(connection) = self.connections.get_mut(id) {
+            reply.encode(connection.outbox.lines(&mut self.spare));
+            if !connection.touched {
+                connection.touched = true;
+                self.touched.push(id);
+            }
+        }
+    }
+
+    /// Sends what others than the served connection have been told in this step.
+    pub(crate) fn flush_others(&mut self, now: Time) {
+        // A connection that fails may hand its place in a queue to the next, so the list can grow.
+        let mut next = 0;
+        while let Some(id) = self.touched.get(next).copied() {
+            next += 1;
+            let Some(connection) = self.connections.get_mut(id) else {
+                continue;
+            };
+            connection.touched = false;
+            match connection.outbox.flush(&connection.stream, &mut self.spare) {
+                Err(_) => self.abandon(now, id),
+                Ok(()) if connection.outbox.is_empty() => {}
+                Ok(()) if connection.outbox.unsent() as u64 > self.settings.max_unread.0 => {
+                    self.cut_off(now, id);
+                }
+                // Its task waits until the socket takes bytes again.
+                Ok(()) => connection.wake(),
+            }
+        }
+        self.touched.clear();
+    }
+
+    /// Ends a connection whose client does not read.
+    fn cut_off(&mut self, now: Time, id: ConnectionId) {
+        self.counters.cut_off += 1;
+        self.abandon(now, id);
+    }
+
+    /// Closes a connection to which nothing can be sent any more, or is to be.
+    pub(crate) fn abandon(&mut self, now: Time, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let grants = connection.outbox.unsent_grants();
+        let unsent: Vec<Grant> = grants
+            .filter_map(|(key, token)| self.engine.grant_of(key, token))
+            .collect();
+        let connection = self.disconnect(now, id, &unsent);
+        // The socket is closed before its number is given to somebody else.
+        drop(connection);
+        self.closed();
+    }
+
+    /// Takes a connection out of the node. Who waited on it leaves the queues, or keeps the place for
+    /// the grace; `unsent` are grants whose replies have not left.
+    pub(crate) fn disconnect(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        unsent: &[Grant],
+    ) -> Option<Box<Connection>> {
+        let connection = self.connections.remove(id)?;
+        self.engine.disconnect(now, id, unsent);
+        self.deliver();
+        // A task that is not the one running now has to learn that it is over.
+        connection.wake();
+        Some(connection)
+    }
+
+    /// A socket has been closed.
+    pub(crate) fn closed(&mut self) {
+        self.open -= 1;
+        self.news.notify_one();
+    }
+
+    /// Ends what is over by `now`, a bounded number at a time.
+    pub(crate) fn expire(&mut self, now: Time) -> bool {
+        let more = self.engine.expire(now, EXPIRE_AT_ONCE);
+        self.deliver();
+        self.flush_others(now);
+        more
+    }
+
+    /// Tells a bounded number of those that wait on a connection to look elsewhere, and lets the
+    /// connection's task see to its end. Returns whether there are more.
+    pub(crate) fn refuse_waiting(&mut self, id: ConnectionId) -> bool {
+        let now = now();
+        let more = self
+            .engine
+            .refuse_waiting(now, id, Refusal::Leaving, REFUSED_AT_ONCE);
+        self.deliver();
+        self.flush_others(now);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.wake();
+        }
+        more
+    }
+
+    /// Ends the step: the timer has to know of deadlines that are new.
+    pub(crate) fn rearm(&mut self) {
+        self.timer.wake_before(self.engine.next_deadline());
+    }
+
+    /// The node cannot go on.
+    pub(crate) fn fail(&mut self, why: String) {
+        tracing::error!("{why}");
+        self.failure.get_or_insert(why);
+        self.news.notify_one();
+    }
+}
+
+/// How much is read at once. Half a line may stand before it.
+const INPUT_BYTES: usize = (64 << 10) + crate::protocol::limits::LINE_BYTES;
+/// How many leases, waits and graces end before others get their turn.
+const EXPIRE_AT_ONCE: usize = 512;
+
+/// How many waiting requests are told that the node stops before others get their turn.
+const REFUSED_AT_ONCE: usize = 1024;
+
+/// The engine's part of the settings.
+pub(crate) fn engine_settings(settings: &Settings) -> EngineSettings {
+    EngineSettings {
+        max_keys: settings.max_keys,
+        max_waiters_per_key: settings.max_waiters_per_key,
+        max_waiters: settings.max_waiters,
+        max_waiting_per_connection: settings.max_waiting_per_connection,
+        reattach_grace: millis(settings.reattach_grace),
+        ..EngineSettings::default()
+    }
+}
+
+/// The smallest number of whole milliseconds that is not shorter.
+pub(crate) fn millis(time: Duration) -> Millis {
+    Millis::at_least(time)
+}
+
+/// Now, by the clock of everything that ends.
+pub(crate) fn now() -> Time {
+    clock::now()
+}

@@ -1,0 +1,193 @@
+//! Keeps the engine supplied with terms: the first one, the next before a counter ends, and one above
+//! any that a client has heard of. No term is used before it is on disk.
+
+use super::clock;
+use super::data_dir::DataDir;
+use super::term;
+use super::term_file;
+use crate::engine::{Engine, Time};
+use crate::protocol::{Millis, Token};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How often what clients say may raise the term.
+const RAISE_EVERY: Millis = Millis(1000);
+
+/// What a node knows of terms.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// Where terms are written down, unless the node is ephemeral.
+    file: Option<Arc<TermFile>>,
+    /// The greatest term that this node has opened or written down.
+    known: u32,
+    /// The greatest term that a client has named, as far as it counts.
+    heard: u32,
+    /// When a client's word may raise the term again.
+    raise_from: Time,
+    /// When the log last said that a client's word does not count.
+    complained: Option<Time>,
+}
+
+impl Terms {
+    pub(crate) fn new(dir: Option<DataDir>, first: u32) -> Terms {
+        Terms {
+            file: dir.map(|dir| {
+                Arc::new(TermFile {
+                    dir,
+                    written: Mutex::new(first),
+                })
+            }),
+            known: first,
+            heard: 0,
+            raise_from: Time(0),
+            complained: None,
+        }
+    }
+
+    /// A client knows of this token.
+    pub(crate) fn hear(&mut self, now: Time, seen: Token) {
+        let term = (seen.get() >> 32) as u32;
+        if term <= self.known.max(self.heard) {
+            return;
+        }
+        if term::client_may_say(term, clock::wall(), self.known) {
+            self.heard = term;
+        } else if self
+            .complained
+            .is_none_or(|last| now >= last.after(Millis(60_000)))
+        {
+            self.complained = Some(now);
+            tracing::warn!(
+                "a client says that it has seen term {term}, more than a year beyond the wall clock; ignored"
+            );
+        }
+    }
+
+    /// When [`Terms::raise`] has something to do.
+    pub(crate) fn raise_at(&self) -> Option<Time> {
+        (self.heard > self.known).then_some(self.raise_from)
+    }
+
+    /// Opens a term above what clients have named, if they have and the time has come.
+    pub(crate) fn raise(&mut self, now: Time, engine: &mut Engine) {
+        if self.raise_at().is_none_or(|at| now < at) {
+            return;
+        }
+        self.raise_from = now.after(RAISE_EVERY);
+        let Some(next) = self.next(self.heard) else {
+            return;
+        };
+        // Nothing may be granted in between, so this write is waited for; a disk takes some milliseconds.
+        if let Err(error) = self.file.as_ref().map_or(Ok(()), |file| file.write(next)) {
+            tracing::error!(
+                "cannot write term {next}, which is above one that a client has seen: {error}; trying again"
+            );
+            return;
+        }
+        self.known = next;
+        match engine.open_term(next, SLOT, 0) {
+            Ok(()) => tracing::info!(
+                "opened term {next}, because a client had seen term {}",
+                self.heard
+            ),
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+
+    /// The term to write in the background, because the counter of the present one is half used.
+    pub(crate) fn to_write(&self) -> Option<TermWrite> {
+        let term = self.next(self.heard)?;
+        Some(TermWrite {
+            file: self.file.clone(),
+            term,
+        })
+    }
+
+    /// A term has been written in the background.
+    pub(crate) fn written(&mut self, term: u32, engine: &mut Engine) {
+        // A client's word may have led further meanwhile.
+        if term <= self.known {
+            return;
+        }
+        self.known = term;
+        if let Err(error) = engine.provide_next_term(term) {
+            tracing::error!("{error}");
+        }
+    }
+
+    fn next(&self, heard: u32) -> Option<u32> {
+        let next = term::next_term(self.known.max(heard), clock::wall());
+        if next.is_none() {
+            tracing::error!(
+                "no term is left after {}; grants end with the present one",
+                self.known.max(heard)
+            );
+        }
+        next
+    }
+}
+
+/// The term file of a node that runs.
+#[derive(Debug)]
+struct TermFile {
+    dir: DataDir,
+    /// The term that stands in it. Held while it is written, so that two writes cannot end in the wrong order.
+    written: Mutex<u32>,
+}
+
+impl TermFile {
+    /// Sees to it that the file has this term or a greater one; blocks.
+    fn write(&self, term: u32) -> io::Result<()> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if term > *written {
+            term_file::write(&self.dir, term)?;
+            *written = term;
+        }
+        Ok(())
+    }
+}
+
+/// The node's place in the list of nodes.
+pub(crate) const SLOT: u8 = 0;
+
+/// Where the counter of a first term begins: a node that remembers nothing and starts twice within a
+/// second must not repeat a token.
+pub(crate) fn first_counter(ephemeral: bool, nanos_of_second: u32) -> u32 {
+    if !ephemeral {
+        return 0;
+    }
+    ((u64::from(nanos_of_second) << 28) / 1_000_000_000) as u32
+}
+
+/// A term that is to be written down.
+#[derive(Debug)]
+pub(crate) struct TermWrite {
+    file: Option<Arc<TermFile>>,
+    term: u32,
+}
+
+impl TermWrite {
+    pub(crate) fn term(&self) -> u32 {
+        self.term
+    }
+
+    /// Writes it; blocks.
+    pub(crate) fn write(&self) -> io::Result<()> {
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| file.write(self.term))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_of_a_node_without_memory_begins_at_the_fraction_of_the_second() {
+        assert_eq!(first_counter(false, 999_999_999), 0);
+        assert_eq!(first_counter(true, 0), 0);
+        assert_eq!(first_counter(true, 500_000_000), 1 << 27);
+        assert!(first_counter(true, 999_999_999) < 1 << 28);
+    }
+}

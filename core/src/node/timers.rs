@@ -1,0 +1,215 @@
+//! What happens when nobody asks: leases, waits and graces end, silent clients are let go, terms rise.
+//!
+//! One task sleeps until the nearest of these moments. Whoever makes a nearer one wakes it.
+
+use super::connection::Greeting;
+use super::state::{Node, Shared, millis, now};
+use super::stream::Peek;
+use crate::engine::{ConnectionId, Time};
+use crate::protocol::Millis;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// How the timer's task is told of a nearer moment.
+#[derive(Debug)]
+pub(crate) struct TimerHandle {
+    /// When the task will look again.
+    armed_for: Time,
+    waker: Option<Waker>,
+    /// Set while what had come in before a long pause is being read, and nothing may end.
+    thawing: bool,
+}
+
+impl Default for TimerHandle {
+    fn default() -> Self {
+        TimerHandle {
+            armed_for: Time::NEVER,
+            waker: None,
+            thawing: false,
+        }
+    }
+}
+
+impl TimerHandle {
+    /// Something is to be done at this moment.
+    pub(crate) fn wake_before(&mut self, moment: Option<Time>) {
+        if let Some(moment) = moment
+            && moment < self.armed_for
+        {
+            self.armed_for = moment;
+            if let Some(waker) = &self.waker {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+/// When to look whether a connection is still alive. A connection that speaks costs nothing here: its
+/// entry is moved when it comes up, not when the connection speaks.
+#[derive(Debug, Default)]
+pub(crate) struct IdleChecks(BinaryHeap<Reverse<(Time, u32, u32)>>);
+
+impl IdleChecks {
+    pub(crate) fn add(&mut self, at: Time, id: ConnectionId) {
+        self.0.push(Reverse((at, id.index, id.generation)));
+    }
+
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.0.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    fn pop_due(&mut self, now: Time) -> Option<ConnectionId> {
+        self.next().filter(|at| *at <= now)?;
+        let Reverse((_, index, generation)) = self.0.pop()?;
+        Some(ConnectionId { index, generation })
+    }
+}
+
+/// A pause that nobody has noticed while it lasted: half of the time after which a silent node counts
+/// as dead. What had come in before goes before what has ended in it.
+const UNNOTICED: Millis = Millis(500);
+/// The longest sleep, so that one that began before the machine slept ends soon after.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How often sockets are read before the first deadline after a pause.
+const THAW_ROUNDS: u32 = 1000;
+/// How many connections are looked at before others get their turn.
+const CHECKS_AT_ONCE: u32 = 256;
+
+/// Never ends.
+pub(crate) async fn run(node: Shared) {
+    loop {
+        wait(&node).await;
+        if node.lock().has_paused(now()) {
+            thaw(&node).await;
+        }
+        if node.lock().act(now()) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Sleeps until the moment that the handle names.
+async fn wait(node: &Shared) {
+    let mut sleep = pin!(sleep_until(Instant::now()));
+    let mut sleeping_for = None;
+    poll_fn(|cx| {
+        let mut node = node.lock();
+        let timer = &mut node.timer;
+        if !timer
+            .waker
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(cx.waker()))
+        {
+            timer.waker = Some(cx.waker().clone());
+        }
+        if timer.armed_for == Time::NEVER {
+            return Poll::Pending;
+        }
+        loop {
+            let now = now();
+            if timer.armed_for <= now {
+                return Poll::Ready(());
+            }
+            if sleeping_for != Some(timer.armed_for) {
+                sleeping_for = Some(timer.armed_for);
+                let left = Duration::from_micros(timer.armed_for.0 - now.0);
+                sleep
+                    .as_mut()
+                    .reset(Instant::now() + left.min(LONGEST_SLEEP));
+            }
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            sleeping_for = None;
+        }
+    })
+    .await;
+}
+
+/// Lets the sockets be read until they are empty.
+async fn thaw(node: &Shared) {
+    node.lock().timer.thawing = true;
+    for _ in 0..THAW_ROUNDS {
+        let before = node.lock().counters.reads;
+        tokio::task::yield_now().await;
+        if node.lock().counters.reads == before {
+            break;
+        }
+    }
+    node.lock().timer.thawing = false;
+}
+
+impl Node {
+    /// Whether the nearest deadline has been over for so long that the node must have stood still.
+    fn has_paused(&self, now: Time) -> bool {
+        // A moment of zero stands for work that was left over, not for one that was missed.
+        let due = self.engine.next_deadline().filter(|due| *due != Time(0));
+        due.is_some_and(|due| due.after(UNNOTICED) < now)
+    }
+
+    /// Ends what is over before requests are read, so that they find the present state.
+    pub(crate) fn expire_due(&mut self, now: Time) {
+        let due = self.engine.next_deadline().is_some_and(|due| due <= now);
+        if !due || self.timer.thawing {
+            return;
+        }
+        if self.has_paused(now) || self.expire(now) {
+            self.timer.wake_before(Some(Time(0)));
+        }
+    }
+
+    /// Does what is due, or a bounded part of it. Returns whether there is more.
+    fn act(&mut self, now: Time) -> bool {
+        self.terms.raise(now, &mut self.engine);
+        let mut more = self.expire(now);
+        for round in 0.. {
+            if round == CHECKS_AT_ONCE {
+                more = true;
+                break;
+            }
+            let Some(id) = self.idle_checks.pop_due(now) else {
+                break;
+            };
+            self.check_idle(now, id);
+        }
+        self.flush_others(now);
+        let moments = [
+            self.engine.next_deadline(),
+            self.idle_checks.next(),
+            self.terms.raise_at(),
+        ];
+        self.timer.armed_for = moments.into_iter().flatten().min().unwrap_or(Time::NEVER);
+        more
+    }
+
+    fn check_idle(&mut self, now: Time, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        match connection.greeting {
+            Greeting::Anonymous => {}
+            // Checked while it is awaited only where a secret is asked for, once its time is over.
+            Greeting::Awaited => {
+                self.counters.not_admitted += 1;
+                self.abandon(now, id);
+            }
+            Greeting::Identified => {
+                let timeout = millis(self.settings.idle_timeout);
+                let silent_until = connection.heard.after(timeout);
+                if silent_until > now {
+                    self.idle_checks.add(silent_until, id);
+                } else if connection.stream.peek() == Peek::Something {
+                    self.idle_checks.add(now.after(timeout), id);
+                } else {
+                    self.counters.silent += 1;
+                    self.abandon(now, id);
+                }
+            }
+        }
+    }
+}

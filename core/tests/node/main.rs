@@ -1,0 +1,12 @@
+//! A node over real sockets, spoken to in raw lines: what the protocol page says, and what happens to
+//! connections that break, stall or lie.
+#![cfg(feature = "server")]
+
+mod raw;
+
+mod connections;
+mod ends;
+mod lists;
+mod restart;
+mod table;
+mod waiting;
