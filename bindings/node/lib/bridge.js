@@ -45,32 +45,37 @@ function drain () {
 
 const open = () => bridge ??= native().openBridge(drain)
 
-function finished (outcome) {
-  if (outcome instanceof Failed) throw errorFrom(outcome.failure)
-  if (outcome instanceof Aborted) throw outcome.reason
-  return outcome
-}
-
 /**
- * Makes a call and waits for its outcome. `begin` is given the addon, the bridge and the id, and gives back a failure if
- * nothing was begun. `owner` is kept from being collected as long as the call is under way.
+ * Begins a call and gives a promise of its outcome, to be looked at with `finished`. `begin` is given the addon, the bridge and the
+ * id, and gives back a failure if nothing was begun. `owner` is kept from being collected as long as the call is under way.
  */
-async function call (owner, begin, signal) {
+function call (owner, begin, signal) {
   signal?.throwIfAborted()
-  const id = ++lastId
-  return finished(await new Promise((resolve) => {
+  return new Promise((resolve) => {
+    const id = ++lastId
     const failure = begin(native(), open(), id)
     if (failure) return resolve(new Failed(failure))
     const entry = { owner, resolve, signal, abort: undefined }
     underWay.set(id, entry)
-    if (signal === undefined) return
-    entry.abort = () => {
-      underWay.delete(id)
-      native().cancel(bridge, id)
-      resolve(new Aborted(signal.reason))
-    }
-    signal.addEventListener('abort', entry.abort, { once: true })
-  }))
+    if (signal !== undefined) entry.abort = abortOn(signal, id, resolve)
+  })
+}
+
+function abortOn (signal, id, resolve) {
+  const abort = () => {
+    underWay.delete(id)
+    native().cancel(bridge, id)
+    resolve(new Aborted(signal.reason))
+  }
+  signal.addEventListener('abort', abort, { once: true })
+  return abort
+}
+
+/** The value of an outcome, or its error thrown. */
+function finished (outcome) {
+  if (outcome instanceof Failed) throw errorFrom(outcome.failure)
+  if (outcome instanceof Aborted) throw outcome.reason
+  return outcome
 }
 
 /** Aborts the controller when the lock is lost. */
@@ -91,4 +96,4 @@ function now (outcome) {
 const hold = () => native().hold(open())
 const letGo = () => native().letGo(open())
 
-module.exports = { call, hold, letGo, listenForLoss, now }
+module.exports = { call, finished, hold, letGo, listenForLoss, now }

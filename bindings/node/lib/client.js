@@ -4,7 +4,7 @@
 
 const native = require('./native')
 const { checkKey, checkOptions, checkToken, wrong } = require('./arguments')
-const { call, now } = require('./bridge')
+const { call, finished, now } = require('./bridge')
 const { asyncDispose, madeHere, Lock } = require('./lock')
 
 const clientOptions = {
@@ -35,7 +35,7 @@ class Client {
     const { signal } = checkOptions(options, callOptions)
     const client = new this(servers)
     try {
-      await call(client, (addon, bridge, id) => addon.connected(bridge, id, client.#client), signal)
+      finished(await call(client, (addon, bridge, id) => addon.connected(bridge, id, client.#client), signal))
     } catch (error) {
       await client.close()
       throw error
@@ -47,8 +47,8 @@ class Client {
     checkKey(key)
     const { waitMs, leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, acquireOptions)
     const ownKey = copied(key)
-    const held = await call(this, (addon, bridge, id) =>
-      addon.acquire(bridge, id, this.#client, key, waitMs, leaseMs, keepAlive, maxHoldMs), signal)
+    const held = finished(await call(this, (addon, bridge, id) =>
+      addon.acquire(bridge, id, this.#client, key, waitMs, leaseMs, keepAlive, maxHoldMs), signal))
     return new Lock(madeHere, held, ownKey, onLost)
   }
 
@@ -56,8 +56,8 @@ class Client {
     checkKey(key)
     const { leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, tryOptions)
     const ownKey = copied(key)
-    const held = await call(this, (addon, bridge, id) =>
-      addon.tryAcquire(bridge, id, this.#client, key, leaseMs, keepAlive, maxHoldMs), signal)
+    const held = finished(await call(this, (addon, bridge, id) =>
+      addon.tryAcquire(bridge, id, this.#client, key, leaseMs, keepAlive, maxHoldMs), signal))
     return held === null ? null : new Lock(madeHere, held, ownKey, onLost)
   }
 
@@ -80,40 +80,40 @@ class Client {
   async inspect (key, options) {
     checkKey(key)
     const { signal } = checkOptions(options, callOptions)
-    return call(this, (addon, bridge, id) => addon.inspect(bridge, id, this.#client, key), signal)
+    return finished(await call(this, (addon, bridge, id) => addon.inspect(bridge, id, this.#client, key), signal))
   }
 
   async waiters (key, options) {
     checkKey(key)
     const { limit = 100, signal } = checkOptions(options, waitersOptions)
-    return call(this, (addon, bridge, id) => addon.waiters(bridge, id, this.#client, key, limit), signal)
+    return finished(await call(this, (addon, bridge, id) => addon.waiters(bridge, id, this.#client, key, limit), signal))
   }
 
   async locks (options) {
     const { prefix, after, limit = 1000, signal } = checkOptions(options, locksOptions)
-    return call(this, (addon, bridge, id) => addon.locks(bridge, id, this.#client, prefix, after, limit), signal)
+    return finished(await call(this, (addon, bridge, id) => addon.locks(bridge, id, this.#client, prefix, after, limit), signal))
   }
 
   async status (options) {
     const { signal } = checkOptions(options, callOptions)
-    return call(this, (addon, bridge, id) => addon.status(bridge, id, this.#client), signal)
+    return finished(await call(this, (addon, bridge, id) => addon.status(bridge, id, this.#client), signal))
   }
 
   async release (key, token) {
     checkKey(key)
     checkToken(token)
-    return call(this, (addon, bridge, id) => addon.releaseToken(bridge, id, this.#client, key, token))
+    return finished(await call(this, (addon, bridge, id) => addon.releaseToken(bridge, id, this.#client, key, token)))
   }
 
   async keep (key, token, options) {
     checkKey(key)
     checkToken(token)
     const { leaseMs = 30_000, signal } = checkOptions(options, keepOptions)
-    return call(this, (addon, bridge, id) => addon.keepToken(bridge, id, this.#client, key, token, leaseMs), signal)
+    return finished(await call(this, (addon, bridge, id) => addon.keepToken(bridge, id, this.#client, key, token, leaseMs), signal))
   }
 
   async close () {
-    return call(this, (addon, bridge, id) => addon.close(bridge, id, this.#client))
+    return finished(await call(this, (addon, bridge, id) => addon.close(bridge, id, this.#client)))
   }
 
   [asyncDispose] () {

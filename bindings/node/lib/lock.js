@@ -4,7 +4,7 @@
 
 const native = require('./native')
 const { checkOptions } = require('./arguments')
-const { call, listenForLoss } = require('./bridge')
+const { call, finished, listenForLoss } = require('./bridge')
 const { errorFrom, typeError } = require('./errors')
 
 // Node has it from 20.4 on. Compilers that know `await using` fall back to the same stand-in.
@@ -46,11 +46,11 @@ class Lock {
 
   async keep (options) {
     const { leaseMs, signal } = checkOptions(options, keepOptions)
-    return call(this, (addon, bridge, id) => addon.keepLock(bridge, id, this.#held, leaseMs), signal)
+    return finished(await call(this, (addon, bridge, id) => addon.keepLock(bridge, id, this.#held, leaseMs), signal))
   }
 
   async release () {
-    return call(this, (addon, bridge, id) => addon.releaseLock(bridge, id, this.#held))
+    return finished(await call(this, (addon, bridge, id) => addon.releaseLock(bridge, id, this.#held)))
   }
 
   async [asyncDispose] () {

@@ -4,7 +4,7 @@
 
 const { checkOptionsObject } = require('./arguments')
 const { asyncDispose } = require('./lock')
-const { call, hold, letGo } = require('./bridge')
+const { call, finished, hold, letGo } = require('./bridge')
 const native = require('./native')
 const { typeError } = require('./errors')
 
@@ -29,15 +29,16 @@ class Server {
     for (const [name, value] of Object.entries(checkOptionsObject(options))) {
       if (value !== undefined) given[name] = value
     }
-    const server = await call(undefined, (addon, bridge, id) => addon.startServer(bridge, id, given))
+    const server = finished(await call(undefined, (addon, bridge, id) => addon.startServer(bridge, id, given)))
     return new Server(madeHere, server)
   }
 
   get address () { return this.#address }
 
-  stop () {
+  async stop () {
     this.unref()
-    return this.#stopped ??= call(this, (addon, bridge, id) => addon.stopServer(bridge, id, this.#server))
+    this.#stopped ??= call(this, (addon, bridge, id) => addon.stopServer(bridge, id, this.#server))
+    finished(await this.#stopped)
   }
 
   ref () {
