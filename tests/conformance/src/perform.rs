@@ -69,6 +69,7 @@ struct Performance<'a> {
     variables: HashMap<String, usize>,
     last_connection: Option<usize>,
     last: Instant,
+    marks: HashMap<String, Instant>,
     gone: Option<String>,
     trace: Vec<String>,
 }
@@ -116,6 +117,7 @@ pub(crate) fn perform(
         variables: HashMap::new(),
         last_connection: None,
         last: Instant::now(),
+        marks: HashMap::new(),
         gone: None,
         trace: Vec::new(),
     };
@@ -153,7 +155,19 @@ fn fail(step: usize, trouble: Trouble) -> Failure {
 
 impl Performance<'_> {
     fn step(&mut self, step: &Step) -> Result<(), Trouble> {
+        let begin = match &step.since {
+            None => self.last,
+            Some(mark) => *self
+                .marks
+                .get(mark)
+                .ok_or_else(|| Wrong(format!("the play has no mark {mark}")))?,
+        };
+        let limit = self.limit(begin, step.when);
         let seen = match &step.action {
+            Action::Mark { name } => {
+                self.marks.insert(name.clone(), self.last);
+                return Ok(());
+            }
             Action::Node { name, settings } => return self.set_node(name, settings),
             Action::Open {
                 nodes,
@@ -189,7 +203,7 @@ impl Performance<'_> {
             Action::NoConnect { node, time } => return self.no_connect(node, *time),
             Action::Accepted { node, count } => return self.accepted(node, *count),
             Action::Got { op, pattern } => {
-                let at = self.got(op, pattern, self.limit(step.when))?;
+                let at = self.got(op, pattern, limit)?;
                 (at, format!("got {op} {}", pattern.text()))
             }
             Action::Sees {
@@ -197,37 +211,37 @@ impl Performance<'_> {
                 anywhere,
                 pattern,
             } => {
-                let at = self.sees(connection, *anywhere, pattern, self.limit(step.when))?;
+                let at = self.sees(connection, *anywhere, pattern, limit)?;
                 (at, format!("{connection} < {}", pattern.text()))
             }
             Action::Ended { connection, reset } => {
-                let at = self.ended(connection, *reset, self.limit(step.when))?;
+                let at = self.ended(connection, *reset, limit)?;
                 (at, step.text.clone())
             }
             Action::Connects { node } => {
-                let at = self.connects(node, self.limit(step.when))?;
+                let at = self.connects(node, limit)?;
                 (at, format!("{node} connects"))
             }
         };
         let (at, text) = seen;
-        self.check_time(step.when, at)?;
+        self.check_time(begin, step.when, at)?;
         self.last = at;
         self.trace.push(text);
         Ok(())
     }
 
     /// Until when an expected thing may come.
-    fn limit(&self, when: Option<Window>) -> Instant {
+    fn limit(&self, begin: Instant, when: Option<Window>) -> Instant {
         match when {
             // Longer than allowed, so that "late" can be told from "never".
-            Some(window) => self.last + window.to + self.slack + PATIENCE / 2,
+            Some(window) => begin + window.to + self.slack + PATIENCE / 2,
             None => Instant::now() + PATIENCE + self.slack,
         }
     }
 
-    fn check_time(&self, when: Option<Window>, at: Instant) -> Result<(), Trouble> {
+    fn check_time(&self, begin: Instant, when: Option<Window>, at: Instant) -> Result<(), Trouble> {
         let Some(window) = when else { return Ok(()) };
-        let passed = at.saturating_duration_since(self.last);
+        let passed = at.saturating_duration_since(begin);
         if passed + EARLY < window.from {
             return Err(Wrong(format!(
                 "came too early, after {} ms",
@@ -293,6 +307,11 @@ impl Performance<'_> {
             set("active", if role == "active" { &me } else { "-" }),
             set("peers", &me),
         );
+        let hello = match own.settings.get("hello").map(String::as_str) {
+            Some("hand") => None,
+            Some(code) => Some(format!("E H - {code} refused by the play")),
+            None => Some(hello),
+        };
         let by_hand = |key| own.settings.get(key).is_some_and(|value| value == "hand");
         let door = match own.settings.get("door").map(String::as_str) {
             None | Some("open") => Door::Open,
@@ -302,7 +321,7 @@ impl Performance<'_> {
         };
         Ok(Behaviour {
             door,
-            hello: (!by_hand("hello")).then_some(hello),
+            hello,
             pings: !by_hand("pings"),
             automatic: self.automatic(&set("auto", ""))?,
         })
@@ -391,7 +410,7 @@ impl Performance<'_> {
     /// Whether the stage lets in and greets whoever comes to this node.
     fn is_up(&self, node: &Node) -> bool {
         let is = |key: &str, value: &str| node.settings.get(key).is_some_and(|have| have == value);
-        !is("door", "closed") && !is("door", "drop") && !is("hello", "hand")
+        !is("door", "closed") && !is("door", "drop") && !node.settings.contains_key("hello")
     }
 
     /// The one node that a name means.
@@ -422,7 +441,8 @@ impl Performance<'_> {
     fn bind(&mut self, wanted: &Connection, connection: usize) {
         self.last_connection = Some(connection);
         let seen = &mut self.connections[connection];
-        if wanted.label.is_some() && seen.label.is_none() {
+        // `last` is no name of its own.
+        if wanted.node.is_some() && seen.label.is_none() {
             seen.label.clone_from(&wanted.label);
         }
         if let Some(name) = &wanted.node
@@ -452,13 +472,23 @@ impl Performance<'_> {
     }
 
     fn cut(&mut self, to: &Connection, how: Cut) -> Result<(), Trouble> {
-        let connection = self.bound(to)?;
-        match how {
-            Cut::Close => self.stage.close(connection),
-            Cut::Reset => self.stage.reset(connection),
-            Cut::HalfClose => self.stage.half_close(connection),
+        let connections = match to.label {
+            Some(_) => vec![self.bound(to)?],
+            None => {
+                while self.pump(Instant::now())? {}
+                let mut all = self.candidates(to)?;
+                all.retain(|index| !self.connections[*index].cut_by_server);
+                all
+            }
+        };
+        for connection in connections {
+            match how {
+                Cut::Close => self.stage.close(connection),
+                Cut::Reset => self.stage.reset(connection),
+                Cut::HalfClose => self.stage.half_close(connection),
+            }
+            self.connections[connection].cut_by_server |= how != Cut::HalfClose;
         }
-        self.connections[connection].cut_by_server |= how != Cut::HalfClose;
         self.last = Instant::now();
         Ok(())
     }

@@ -37,8 +37,10 @@ pub(crate) struct Step {
     pub(crate) line: usize,
     /// As it stands there.
     pub(crate) text: String,
-    /// When it is to happen, counted from the step before.
+    /// When it is to happen, counted from the step before or from a mark.
     pub(crate) when: Option<Window>,
+    /// The mark that `when` counts from.
+    pub(crate) since: Option<String>,
     /// What happens.
     pub(crate) action: Action,
 }
@@ -95,8 +97,10 @@ pub(crate) enum Action {
         bytes: String,
         pace: Option<Duration>,
     },
-    /// `a.x close`, `a.x reset`, `a.x half-close`.
+    /// `a.x close`, `a.x reset`, `a.x half-close`; `a.* close` closes all of them.
     Cut { connection: Connection, how: Cut },
+    /// `mark t`: the moment of the step before gets a name.
+    Mark { name: String },
     /// `quiet 300ms`: nothing happens for so long, and nothing is left to be looked at.
     Quiet { time: Duration },
     /// `pause 300ms`: time passes; what happens is looked at afterwards.
@@ -218,19 +222,24 @@ fn mark_interrupted(steps: &mut [Step]) {
 }
 
 fn step(line: usize, content: &str) -> Result<Step, String> {
-    let (when, rest) = match content.strip_prefix('+') {
+    let (when, since, rest) = match content.strip_prefix('+') {
         Some(timed) => {
             let (time, rest) = timed
                 .split_once(' ')
                 .ok_or("a time and nothing behind it")?;
-            (Some(window(time)?), rest.trim_start())
+            let (time, mark) = match time.split_once('@') {
+                Some((time, mark)) => (time, Some(mark.to_owned())),
+                None => (time, None),
+            };
+            (Some(window(time)?), mark, rest.trim_start())
         }
-        None => (None, content),
+        None => (None, None, content),
     };
     Ok(Step {
         line,
         text: content.to_owned(),
         when,
+        since,
         action: action(rest)?,
     })
 }
@@ -278,6 +287,9 @@ fn action(text: &str) -> Result<Action, String> {
                 pattern: Pattern::parse(answer.trim())?,
             })
         }
+        "mark" => Ok(Action::Mark {
+            name: rest.trim().to_owned(),
+        }),
         "quiet" => Ok(Action::Quiet {
             time: time(rest.trim())?,
         }),

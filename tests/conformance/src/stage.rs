@@ -323,6 +323,9 @@ fn read(connection: usize, mut stream: &TcpStream, behaviour: &Mutex<Behaviour>,
                     if let Some(answer) = answer {
                         shared.note(connection, "> (by itself)", &answer);
                         let _ = stream.write_all(format!("{answer}\n").as_bytes());
+                        if first && answer.starts_with("E ") {
+                            let _ = stream.shutdown(Shutdown::Both);
+                        }
                     }
                     if first {
                         shared.tell(What::Hello { connection, line });
