@@ -414,7 +414,7 @@ fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(number * unit))
 }
 
-/// `\r`, `\n`, `\\` and `\xHH`; a byte above 0x7F becomes a private character that [`bytes`] turns back.
+/// `\r`, `\n`, `\\`, `\*9;` (the character before, nine times) and `\xHH`; a byte above 0x7F becomes a private character that [`bytes`] turns back.
 fn unescape(text: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text.chars();
@@ -436,6 +436,12 @@ fn unescape(text: &str) -> Result<String, String> {
                     RAW_BYTE + u32::from(byte)
                 };
                 out.push(char::from_u32(character).expect("no surrogate is in that range"));
+            }
+            Some('*') => {
+                let digits: String = rest.by_ref().take_while(|digit| *digit != ';').collect();
+                let times: usize = digits.parse().map_err(|_| format!("\\*{digits}"))?;
+                let last = out.pop().ok_or("nothing to repeat")?;
+                out.extend(std::iter::repeat_n(last, times));
             }
             other => return Err(format!("unknown escape \\{}", other.unwrap_or(' '))),
         }
@@ -465,6 +471,7 @@ mod tests {
     fn bytes_that_are_no_text_can_be_said() {
         let text = unescape("é\\xff\\n").expect("the escapes are right");
         assert_eq!(bytes(&text), [0xC3, 0xA9, 0xFF, b'\n']);
+        assert_eq!(unescape("ax\\*3;b").as_deref(), Ok("axxxb"));
     }
 
     #[test]
