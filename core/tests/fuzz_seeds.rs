@@ -3,6 +3,9 @@
 
 use std::path::Path;
 
+#[cfg(feature = "server")]
+#[path = "../../fuzz/bodies/engine.rs"]
+mod engine;
 #[path = "../../fuzz/bodies/line.rs"]
 mod line;
 
@@ -23,4 +26,12 @@ fn replay(target: &str, check: fn(&[u8])) {
 #[test]
 fn line_parsers_hold_over_the_kept_inputs() {
     replay("line", line::check);
+}
+
+#[cfg(feature = "server")]
+#[test]
+fn the_engine_agrees_with_its_model_over_the_kept_inputs() {
+    replay("engine", |data| {
+        engine::check(data);
+    });
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Names a request inside the engine, from its receipt until it waits and holds no longer. Numbers
 /// are used again afterwards. A copy of the state uses the same numbers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ClaimId(pub(super) u32);
 
 /// A grant, as the caller has to name it if its reply could not be sent.
