@@ -2,7 +2,7 @@
 //! `TypeError`, a wrong value as `ValueError`.
 
 use fairlock::FollowMoves;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Seconds {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Seconds> {
-        let seconds: f64 = object.extract()?;
+        let seconds: f64 = number(object)?;
         if seconds > 0.0 && seconds < 1e-9 {
             // Not zero, which would mean something else.
             return Ok(Seconds(Duration::from_nanos(1)));
@@ -118,9 +118,42 @@ impl From<Servers> for Vec<String> {
 }
 
 /// A number that can be a token.
-pub(crate) fn token(number: u64) -> PyResult<fairlock::Token> {
-    fairlock::Token::new(number)
-        .ok_or_else(|| PyValueError::new_err(format!("{number} cannot be a token")))
+pub(crate) struct TokenNumber(pub(crate) fairlock::Token);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for TokenNumber {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<TokenNumber> {
+        let number: u64 = number(object)?;
+        fairlock::Token::new(number)
+            .map(TokenNumber)
+            .ok_or_else(|| PyValueError::new_err(format!("{number} cannot be a token")))
+    }
+}
+
+/// How many rows a list may have.
+pub(crate) struct Limit(pub(crate) u32);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Limit {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Limit> {
+        number(object).map(Limit)
+    }
+}
+
+/// A number that fits. Python's own word for one that does not is `OverflowError`, which is no `ValueError`.
+fn number<'a, 'py, T>(object: Borrowed<'a, 'py, PyAny>) -> PyResult<T>
+where
+    T: FromPyObject<'a, 'py, Error = PyErr>,
+{
+    object.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(object.py()) {
+            PyValueError::new_err("the number is out of its limits")
+        } else {
+            error
+        }
+    })
 }
 
 /// Which moves a client follows.

@@ -1,6 +1,6 @@
 //! The client whose calls block.
 
-use crate::arguments::{Key, Seconds, Secret, Servers, follow_moves, token};
+use crate::arguments::{Key, Limit, Seconds, Secret, Servers, TokenNumber, follow_moves};
 use crate::border::{blocking, guard};
 use crate::error;
 use crate::lock::{Lock, OnLost};
@@ -138,14 +138,20 @@ impl Client {
     }
 
     /// Releases whatever holds `key` with `token`, also a lock of another client: for operators.
-    fn release(&self, py: Python<'_>, key: Key<'_>, token: u64) -> PyResult<bool> {
-        let call = self.core.release(key.bytes()?, self::token(token)?);
+    fn release(&self, py: Python<'_>, key: Key<'_>, token: TokenNumber) -> PyResult<bool> {
+        let call = self.core.release(key.bytes()?, token.0);
         blocking(py, |every, go_on| call.call_checking(every, go_on))
     }
 
     /// Lets the lease of whatever holds `key` with `token` end no earlier than `lease` from now.
-    fn keep(&self, py: Python<'_>, key: Key<'_>, token: u64, lease: Seconds) -> PyResult<bool> {
-        let call = self.core.keep(key.bytes()?, self::token(token)?, lease.0);
+    fn keep(
+        &self,
+        py: Python<'_>,
+        key: Key<'_>,
+        token: TokenNumber,
+        lease: Seconds,
+    ) -> PyResult<bool> {
+        let call = self.core.keep(key.bytes()?, token.0, lease.0);
         blocking(py, |every, go_on| call.call_checking(every, go_on))
     }
 
@@ -159,14 +165,14 @@ impl Client {
     }
 
     /// Who waits for `key`: the first `limit` of them, and how many there are in all.
-    #[pyo3(signature = (key, *, limit=view::ROWS))]
+    #[pyo3(signature = (key, *, limit=Limit(view::ROWS)), text_signature = "($self, key, *, limit=1000)")]
     fn waiters<'py>(
         &self,
         py: Python<'py>,
         key: Key<'py>,
-        limit: u32,
+        limit: Limit,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let call = self.core.waiters(key.bytes()?, limit);
+        let call = self.core.waiters(key.bytes()?, limit.0);
         view::waiters(
             py,
             blocking(py, |every, go_on| call.call_checking(every, go_on))?,
@@ -174,15 +180,15 @@ impl Client {
     }
 
     /// Held keys that begin with `prefix`, at most `limit`, from behind the key `after`.
-    #[pyo3(signature = (prefix=None, *, after=None, limit=view::ROWS))]
+    #[pyo3(signature = (prefix=None, *, after=None, limit=Limit(view::ROWS)), text_signature = "($self, prefix=None, *, after=None, limit=1000)")]
     fn locks<'py>(
         &self,
         py: Python<'py>,
         prefix: Option<Key<'py>>,
         after: Option<Key<'py>>,
-        limit: u32,
+        limit: Limit,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let call = self.locks_call(prefix.as_ref(), after.as_ref(), limit)?;
+        let call = self.locks_call(prefix.as_ref(), after.as_ref(), limit.0)?;
         view::lock_page(
             py,
             blocking(py, |every, go_on| call.call_checking(every, go_on))?,

@@ -1,6 +1,6 @@
 //! For the protected resource.
 
-use crate::arguments::{Key, token};
+use crate::arguments::{Key, TokenNumber};
 use crate::border::guard;
 use crate::error;
 use pyo3::prelude::*;
@@ -17,11 +17,11 @@ impl Fence {
     }
 
     /// Lets `token` pass if it is at least the highest one seen of `key`, and remembers it.
-    fn check(&self, py: Python<'_>, key: Key<'_>, token: u64) -> PyResult<()> {
-        let (key, token) = (key.bytes()?, self::token(token)?);
+    fn check(&self, py: Python<'_>, key: Key<'_>, token: TokenNumber) -> PyResult<()> {
+        let key = key.bytes()?;
         guard(py, || {
             self.0
-                .check(key, token)
+                .check(key, token.0)
                 .map_err(|error| error::to_python(py, &error))
         })
     }

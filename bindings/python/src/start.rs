@@ -1,7 +1,7 @@
 //! What `fairlock._asyncio` calls: each function starts one operation of the core and returns at once; the future
 //! that it is given is settled by the bridge. Nothing here waits.
 
-use crate::arguments::{Key, Seconds, token};
+use crate::arguments::{Key, Limit, Seconds, TokenNumber};
 use crate::border::guard;
 use crate::bridge::{Bridge, Caller, Reply, Wish};
 use crate::client::Client;
@@ -249,9 +249,9 @@ pub(crate) fn start_release_token(
     bridge: &Bound<'_, Bridge>,
     future: Py<PyAny>,
     key: Key<'_>,
-    token: u64,
+    token: TokenNumber,
 ) -> PyResult<Operation> {
-    let call = client.get().core.release(key.bytes()?, self::token(token)?);
+    let call = client.get().core.release(key.bytes()?, token.0);
     submit(py, bridge.get(), future, call, yes)
 }
 
@@ -263,13 +263,10 @@ pub(crate) fn start_keep_token(
     bridge: &Bound<'_, Bridge>,
     future: Py<PyAny>,
     key: Key<'_>,
-    token: u64,
+    token: TokenNumber,
     lease: Seconds,
 ) -> PyResult<Operation> {
-    let call = client
-        .get()
-        .core
-        .keep(key.bytes()?, self::token(token)?, lease.0);
+    let call = client.get().core.keep(key.bytes()?, token.0, lease.0);
     submit(py, bridge.get(), future, call, yes)
 }
 
@@ -294,9 +291,9 @@ pub(crate) fn start_waiters(
     bridge: &Bound<'_, Bridge>,
     future: Py<PyAny>,
     key: Key<'_>,
-    limit: u32,
+    limit: Limit,
 ) -> PyResult<Operation> {
-    let call = client.get().core.waiters(key.bytes()?, limit);
+    let call = client.get().core.waiters(key.bytes()?, limit.0);
     submit(py, bridge.get(), future, call, view::waiters)
 }
 
@@ -309,11 +306,11 @@ pub(crate) fn start_locks(
     future: Py<PyAny>,
     prefix: Option<Key<'_>>,
     after: Option<Key<'_>>,
-    limit: u32,
+    limit: Limit,
 ) -> PyResult<Operation> {
     let call = client
         .get()
-        .locks_call(prefix.as_ref(), after.as_ref(), limit)?;
+        .locks_call(prefix.as_ref(), after.as_ref(), limit.0)?;
     submit(py, bridge.get(), future, call, view::lock_page)
 }
 

@@ -1,0 +1,202 @@
+"""What is wrong with an argument is said in Python's own words, before anything is sent."""
+
+import asyncio
+import inspect
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import fairlock
+from conftest import Scripted
+
+
+@pytest.fixture
+def silent(scripted: Any) -> Iterator[Scripted]:
+    """A server that notices every request."""
+    server = scripted(lambda fields: None)
+    yield server
+    assert [line for line in server.lines if line[0] not in "HP"] == []
+
+
+WRONG_KEYS = [
+    ("", ValueError),
+    (b"", ValueError),
+    ("k" * 513, ValueError),
+    ("\u00e9" * 257, ValueError),
+    ("\ud800", ValueError),
+    (None, TypeError),
+    (42, TypeError),
+    (["key"], TypeError),
+    (bytearray(b"key"), TypeError),
+]
+WRONG_OPTIONS: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"lease": math.nan}, ValueError),
+    ({"lease": -1}, ValueError),
+    ({"lease": math.inf}, ValueError),
+    ({"lease": 1e300}, ValueError),
+    ({"lease": 1e12}, ValueError),
+    ({"lease": 0}, ValueError),
+    ({"lease": 0.0}, ValueError),
+    ({"lease": 1e-12}, ValueError),
+    ({"lease": "30"}, TypeError),
+    ({"lease": 10**400}, ValueError),
+    ({"wait": math.nan}, ValueError),
+    ({"wait": -0.001}, ValueError),
+    ({"wait": -math.inf}, ValueError),
+    ({"wait": math.inf}, ValueError),
+    ({"wait": 1e300}, ValueError),
+    ({"wait": 1e-12}, ValueError),
+    ({"wait": 0.0001}, ValueError),
+    ({"wait": "5"}, TypeError),
+    ({"max_hold": math.nan}, ValueError),
+    ({"max_hold": -1}, ValueError),
+    ({"max_hold": 0}, ValueError),
+    ({"keep_alive": True, "lease": 0.5}, ValueError),
+    ({"keep_alive": "yes"}, TypeError),
+    ({"on_lost": 1}, TypeError),
+    ({"lesae": 30}, TypeError),
+    ({"timeout": 30}, TypeError),
+]
+WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception]]] = [
+    ({"servers": ""}, ValueError),
+    ({"servers": []}, ValueError),
+    ({"servers": "host:notaport"}, ValueError),
+    ({"servers": "host:99999"}, ValueError),
+    ({"servers": 7420}, TypeError),
+    ({"servers": [7420]}, TypeError),
+    ({"name": ""}, ValueError),
+    ({"name": "x" * 129}, ValueError),
+    ({"name": 1}, TypeError),
+    ({"secret": ""}, ValueError),
+    ({"secret": 1}, TypeError),
+    ({"secret": "x", "secret_file": "y"}, ValueError),
+    ({"secret_file": "/no/such/file"}, ValueError),
+    ({"connect_timeout": 0}, ValueError),
+    ({"connect_timeout": math.nan}, ValueError),
+    ({"connect_timeout": math.inf}, ValueError),
+    ({"retry_for": -1}, ValueError),
+    ({"follow_moves": "none"}, ValueError),
+    ({"follow_moves": 1}, TypeError),
+    ({"server": "a:1"}, TypeError),
+]
+
+
+@pytest.mark.parametrize(("key", "error"), WRONG_KEYS)
+def test_wrong_keys(silent: Scripted, key: Any, error: type[Exception]) -> None:
+    client = fairlock.Client(silent.address)
+    for call in [client.acquire, client.try_acquire, client.inspect, client.waiters]:
+        with pytest.raises(error):
+            call(key)
+    with pytest.raises(error), client.lock(key):
+        pass
+    with pytest.raises(error):
+        client.release(key, 1)
+    with pytest.raises(error):
+        client.keep(key, 1, 30)
+
+    async def awaited() -> None:
+        async with fairlock.AsyncClient(silent.address) as client:
+            for call in [client.acquire, client.try_acquire, client.inspect, client.waiters]:
+                with pytest.raises(error):
+                    await call(key)
+            with pytest.raises(error):
+                async with client.lock(key):
+                    pass
+
+    asyncio.run(awaited())
+
+
+@pytest.mark.parametrize(("options", "error"), WRONG_OPTIONS)
+def test_wrong_options(silent: Scripted, options: dict[str, Any], error: type[Exception]) -> None:
+    client = fairlock.Client(silent.address)
+    with pytest.raises(error):
+        client.acquire("key", **options)
+    with pytest.raises(error), client.lock("key", **options):
+        pass
+    with pytest.raises(error if "wait" not in options else TypeError):
+        client.try_acquire("key", **options)
+
+    async def awaited() -> None:
+        async with fairlock.AsyncClient(silent.address) as client:
+            with pytest.raises(error):
+                await client.acquire("key", **options)
+            with pytest.raises(error):
+                async with client.lock("key", **options):
+                    pass
+
+    asyncio.run(awaited())
+
+
+@pytest.mark.parametrize(("options", "error"), WRONG_CLIENTS)
+def test_wrong_options_of_a_client(options: dict[str, Any], error: type[Exception]) -> None:
+    for client in [fairlock.Client, fairlock.AsyncClient]:
+        with pytest.raises(error):
+            client(**options)
+
+
+@pytest.mark.parametrize("token", [0, 2**63, -1, 2**64])
+def test_wrong_tokens(silent: Scripted, token: int) -> None:
+    client = fairlock.Client(silent.address)
+    for call in [lambda: client.release("key", token), lambda: client.keep("key", token, 30)]:
+        with pytest.raises(ValueError):
+            call()
+    with pytest.raises(ValueError):
+        fairlock.Fence().check("key", token)
+    with pytest.raises(TypeError):
+        client.release("key", "1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [0, 100_001, -1])
+def test_wrong_limits(silent: Scripted, limit: int) -> None:
+    client = fairlock.Client(silent.address)
+    for call in [lambda: client.waiters("key", limit=limit), lambda: client.locks(limit=limit)]:
+        with pytest.raises(ValueError):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"listen": "nonsense"}, (ValueError, fairlock.ServerFailed)),
+        ({"max_lease": "long"}, ValueError),
+        ({"max_keys": -1}, ValueError),
+        ({"no_such_setting": 1}, TypeError),
+    ],
+)
+def test_wrong_settings_of_a_server(settings: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        fairlock.Server(**settings)
+
+
+def test_wait_zero_waits_without_limit_and_numbers_may_be_whole(client: fairlock.Client) -> None:
+    with client.lock("key", wait=0, lease=30):
+        pass
+    with client.lock("key", wait=5, lease=86400, max_hold=3):
+        pass
+
+
+def test_options_come_from_the_environment(fairlock_server: fairlock.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRLOCK_SERVERS", fairlock_server.address)
+    with fairlock.Client() as client, client.lock("key"):
+        pass
+
+
+def test_both_clients_take_the_same_options() -> None:
+    for name in ["acquire", "try_acquire", "lock", "release", "keep", "inspect", "waiters", "locks", "status", "close"]:
+        here = list(inspect.signature(getattr(fairlock.Client, name)).parameters.values())
+        there = list(inspect.signature(getattr(fairlock.AsyncClient, name)).parameters.values())
+        strip = [(parameter.name, parameter.kind, parameter.default) for parameter in here]
+        # `self` of the native method is positional only.
+        assert strip[1:] == [(parameter.name, parameter.kind, parameter.default) for parameter in there][1:], name
+    assert [p for p in inspect.signature(fairlock.Client).parameters] == [
+        p for p in inspect.signature(fairlock.AsyncClient).parameters
+    ]
+
+
+def test_classes_cannot_be_changed_from_outside(client: fairlock.Client) -> None:
+    with pytest.raises(AttributeError):
+        client.servers = "elsewhere"  # type: ignore[attr-defined]
+    with client.lock("key") as lock, pytest.raises(AttributeError):
+        lock.token = 1  # type: ignore[misc]
