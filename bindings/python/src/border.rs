@@ -50,3 +50,14 @@ pub(crate) fn blocking<T: Send>(
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// For the tests: what a panic becomes.
+#[cfg(debug_assertions)]
+#[pyfunction]
+pub(crate) fn _panic(py: Python<'_>, while_blocking: bool) -> PyResult<()> {
+    if while_blocking {
+        blocking(py, |_, _| panic!("on purpose"))
+    } else {
+        guard(py, || panic!("on purpose"))
+    }
+}

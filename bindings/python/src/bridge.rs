@@ -125,18 +125,20 @@ impl Bridge {
         // First the byte, then the list: what comes in between is in the list, or rings again.
         let _ = (&self.ear).read(&mut [0; 16]);
         let events = std::mem::take(&mut *lock(&self.shared.events));
+        let mut failed = Ok(());
         for event in events {
             match event {
                 Event::Call(call) => call(py),
                 Event::Done(place, outcome) => {
                     let expected = lock(&self.waiting).remove(place);
                     if let Some(expected) = expected {
-                        settle(py, expected, outcome)?;
+                        // A future that cannot be settled must not keep the others from it.
+                        failed = settle(py, expected, outcome).and(failed);
                     }
                 }
             }
         }
-        Ok(())
+        failed
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -22,6 +22,9 @@ mod view;
 /// The native half of the package `fairlock`, which is what users import.
 #[pyo3::pymodule]
 mod _fairlock {
+    #[cfg(debug_assertions)]
+    #[pymodule_export]
+    use crate::border::_panic;
     #[pymodule_export]
     use crate::{
         bridge::Bridge,

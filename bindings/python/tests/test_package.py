@@ -1,5 +1,6 @@
 """What is shipped: types, the wheel, the pytest fixture, the examples, the README."""
 
+import asyncio
 import importlib.metadata
 import os
 import pathlib
@@ -11,6 +12,8 @@ import zipfile
 import pytest
 
 import fairlock
+from fairlock import _asyncio
+from fairlock import _fairlock as native
 from conftest import run
 
 HERE = pathlib.Path(__file__).parent.parent
@@ -110,17 +113,29 @@ asyncio.run(main())
     assert (result.returncode, result.stdout, result.stderr) == (0, "written\nwritten\n", "")
 
 
-def test_bugs_of_ours_are_errors_that_can_be_caught() -> None:
-    """A panic at the border: the core's own are not to be had, so a future that no loop made stands in."""
-    from fairlock import _fairlock as native
+@pytest.mark.parametrize("while_blocking", [False, True])
+def test_a_panic_is_an_error_that_can_be_caught(capfd: pytest.CaptureFixture[str], while_blocking: bool) -> None:
+    panic = getattr(native, "_panic", None)
+    if panic is None:
+        pytest.skip("a release build has no way to panic")
+    with pytest.raises(fairlock.InternalError, match="on purpose"):
+        panic(while_blocking)
 
+
+def test_a_future_that_cannot_be_settled_harms_no_other(address: str) -> None:
     class NotAFuture:
         def done(self) -> bool:
-            raise RuntimeError("not a future")
+            raise ArithmeticError
 
-    bridge = native.Bridge()
-    with fairlock.Server() as server, fairlock.Client(server.address) as client:
-        native.start_status(client, bridge, NotAFuture())
-        with pytest.raises(RuntimeError, match="not a future"):
-            while True:
-                bridge.drain()
+    async def main() -> None:
+        async with fairlock.AsyncClient(address) as client:
+            await client.connect()
+            loop = asyncio.get_running_loop()
+            bridge = _asyncio._bridge_of(loop)
+            failed: list[object] = []
+            loop.set_exception_handler(lambda _, context: failed.append(type(context["exception"])))
+            native.start_status(client._client, bridge, NotAFuture())
+            assert (await client.status()).role == "active"
+            assert failed == [ArithmeticError]
+
+    asyncio.run(main())
