@@ -50,6 +50,11 @@ pub(crate) enum Command {
     Release(Release),
     /// Show who waits for a key, in order
     Waiters(KeyQuery),
+    /// Measure a server
+    #[command(after_help = BENCH_HELP)]
+    Bench(Bench),
+    /// A half-minute tour: a queue, rising tokens, a lease that ends, a fence
+    Demo(Demo),
     /// Watches over the process group of `run`; started by it and by nobody else
     #[command(hide = true, name = "run-guard")]
     RunGuard,
@@ -72,6 +77,11 @@ had; 74 it was lost; 64 wrong arguments; 69 no server reached; 77 refused.";
 const ACQUIRE_HELP: &str = "\
 The token alone is printed on standard output. The lock is held until `fairlock release KEY TOKEN` or until the lease \
 ends; `fairlock keep KEY TOKEN` lets the lease begin again. Exit code 75 if the lock was not had.";
+
+const BENCH_HELP: &str = "\
+Without --connections and --depth a fixed set of workloads runs one after the other, each for --seconds: one \
+connection one at a time, many connections, pipelined requests, and one hot key that is handed over. With them only \
+that one load runs. Ctrl+C ends it with the figures so far.";
 
 /// How to reach a server.
 #[derive(Args, Debug, Clone)]
@@ -214,6 +224,41 @@ pub(crate) struct Status {
     /// Show it again each second until Ctrl+C [default: once]
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    /// How many connections [default: a set of workloads]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000), allow_hyphen_values = true)]
+    pub(crate) connections: Option<u32>,
+    /// How many requests are under way on each connection [default: a set of workloads]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_hyphen_values = true)]
+    pub(crate) depth: Option<u32>,
+    /// How long each workload runs
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = bench_seconds, allow_hyphen_values = true)]
+    pub(crate) seconds: Duration,
+    /// Print JSON: one object with all workloads [default: a table]
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn bench_seconds(text: &str) -> Result<Duration, String> {
+    values::lease(text).and_then(|time| {
+        if time <= Duration::from_secs(3600) {
+            Ok(time)
+        } else {
+            Err("a workload runs for at most 3600 seconds".to_owned())
+        }
+    })
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Without the pauses that leave time to read [default: about half a minute]
+    #[arg(long)]
+    pub(crate) fast: bool,
 }
 
 /// Keys are any bytes, so they are read from the argument as the operating system gives it.
@@ -367,6 +412,7 @@ mod tests {
             ("acquire --wait 1 --no-wait k", "--no-wait"),
             ("run --on-lost explode k -- true", "stop, ignore"),
             ("run --timeout-code 256 k -- true", "--timeout-code"),
+            ("bench --connections 0", "--connections"),
         ] {
             let failure = failure(words);
             assert_eq!(failure.code, exit::USAGE);

@@ -1,42 +1,76 @@
-//! From the options of a client command to a client.
+//! From the options of a client command to a client: which servers, and what secret to say to them.
 
 use crate::arguments::Connection;
 use crate::exit::Failure;
+use fairlock::protocol::limits;
 use fairlock::{Client, ClientBuilder};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 impl Connection {
     /// The client that these options describe. Does not wait for the network.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        Ok(self.builder().build()?)
+        let mut builder = self.builder()?;
+        if let Some(servers) = &self.servers {
+            builder = builder.servers(servers);
+        }
+        Ok(builder.build()?)
     }
 
     /// A client of one server of the list.
     pub(crate) fn client_of(&self, server: &str) -> Result<Client, Failure> {
-        Ok(self.builder().servers(server).build()?)
+        Ok(self.builder()?.servers(server).build()?)
     }
 
     /// The servers as the user gave them, one by one.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        let list = self.servers.as_deref().unwrap_or("127.0.0.1:7420");
-        let addresses = list.split(',').map(|address| address.trim().to_owned());
-        addresses.collect()
+        match &self.servers {
+            None => vec![format!("127.0.0.1:{}", limits::DEFAULT_PORT)],
+            Some(list) => list
+                .split(',')
+                .map(|address| address.trim().to_owned())
+                .filter(|address| !address.is_empty())
+                .collect(),
+        }
     }
 
-    fn builder(&self) -> ClientBuilder {
-        let mut builder = Client::builder();
-        if let Some(servers) = &self.servers {
-            builder = builder.servers(servers);
-        }
-        // The library reads the environment by itself and knows what beats what there; only an
-        // argument has to be told to it.
-        match &self.secret_file {
-            Some(path)
-                if std::env::var_os("FAIRLOCK_SECRET_FILE").as_deref()
-                    != Some(path.as_os_str()) =>
-            {
-                builder.secret_file(path)
-            }
-            _ => builder,
+    /// The secret: from the file that an argument names, else from FAIRLOCK_SECRET, else from the file
+    /// that FAIRLOCK_SECRET_FILE names.
+    pub(crate) fn secret(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let variable = std::env::var_os("FAIRLOCK_SECRET").filter(|secret| !secret.is_empty());
+        let Some(path) = &self.secret_file else {
+            return Ok(variable.map(OsStringExt::into_vec));
+        };
+        let is_argument =
+            std::env::var_os("FAIRLOCK_SECRET_FILE").as_deref() != Some(path.as_os_str());
+        match variable {
+            Some(secret) if !is_argument => Ok(Some(secret.into_vec())),
+            _ => read_secret(path).map(Some),
         }
     }
+
+    fn builder(&self) -> Result<ClientBuilder, Failure> {
+        let builder = Client::builder();
+        Ok(match self.secret()? {
+            Some(secret) => builder.secret(secret),
+            None => builder,
+        })
+    }
+}
+
+/// Reads a secret; one line end behind it does not belong to it.
+fn read_secret(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut secret = std::fs::read(path).map_err(|error| {
+        Failure::usage(format_args!(
+            "cannot read the secret file {}: {error}",
+            path.display()
+        ))
+    })?;
+    if secret.ends_with(b"\n") {
+        secret.pop();
+        if secret.ends_with(b"\r") {
+            secret.pop();
+        }
+    }
+    Ok(secret)
 }

@@ -2,8 +2,10 @@
 //! only reads the arguments; everything that locks, waits or serves is in the library `fairlock`.
 
 mod arguments;
+mod bench;
 mod commands;
 mod connect;
+mod demo;
 mod exit;
 mod inbox;
 mod run;
@@ -44,6 +46,8 @@ fn execute(command: Command) -> Result<u8, Failure> {
         Command::Keep(arguments) => commands::keep(&arguments),
         Command::Release(arguments) => commands::release(&arguments),
         Command::Waiters(arguments) => commands::waiters(&arguments),
+        Command::Bench(arguments) => bench::bench(&arguments),
+        Command::Demo(arguments) => demo::demo(arguments.fast),
         Command::RunGuard => Ok(run::guard::watch()),
     }
 }
