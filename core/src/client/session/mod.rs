@@ -1,11 +1,120 @@
-//! What a client decides, without a network.
+//! What a client decides, without a network: which connection a request takes, what a reply means, what is tried
+//! again and when, when a lock has to be renewed and when it is lost.
+//!
+//! ```text
+//!   ask, cancel, drop_lock … ─┐                          ┌─▶ Effect: connect, write, close,
+//!   handle_connected/bytes/… ─┼─▶ Session (now, chance) ─┤           complete, lost, finished
+//!   handle_due ───────────────┘                          └─▶ next_deadline
+//! ```
+//!
+//! It knows no clock, no socket, no thread and no chance: the time comes with each call, in microseconds of a clock that
+//! runs while the machine sleeps, and the seed of its dice comes with its settings. So every run can be
+//! repeated, and the tests beside this code live in virtual time. The numbers in the tests' names are
+//! the rules of section 4 of the behaviour.
 
+mod acquire;
+mod choice;
+mod close;
+mod connection;
+mod deadlines;
+mod keep;
+mod lock;
+mod moved;
+mod operation;
+mod query;
+mod recent;
+mod repeat;
+mod reply;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod tries;
+
+pub(crate) use close::Life;
+pub(crate) use lock::LockView;
+pub(crate) use slab::{LockId, OperationId};
+
+use super::address::Address;
 use super::view::{KeyState, LockPage, Status, Waiters};
-use crate::protocol::{Key, Millis, Token, Wait};
+use crate::error::{Error, LostReason};
+use crate::protocol::{ClientId, Key, Millis, Token, Wait};
+use connection::Connection;
+use deadlines::Deadlines;
+use lock::HeldLock;
+use moved::Active;
+use operation::Operation;
+use recent::Recent;
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Microseconds of a clock that runs while the machine sleeps.
+pub(crate) type Micros = u64;
+
+pub(super) const MILLISECOND: Micros = 1_000;
+pub(super) const SECOND: Micros = 1_000_000;
+
+/// More calls under way at once than this are refused.
+const OPERATIONS_MAX: usize = 1_000_000;
+
+/// Who this client is and how patient it is.
+pub(crate) struct Settings {
+    pub(crate) id: ClientId,
+    /// In wire spelling.
+    pub(crate) name: Vec<u8>,
+    /// In wire spelling.
+    pub(crate) secret: Option<Vec<u8>>,
+    pub(crate) servers: Vec<Address>,
+    pub(crate) connect_timeout: Micros,
+    pub(crate) retry_for: Micros,
+    /// Follow moves only to addresses of the own list.
+    pub(crate) listed_only: bool,
+    /// For the session's dice.
+    pub(crate) seed: u64,
+}
+
+/// One try of one connection; news about another try of the same connection are not about it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ConnectionId {
+    pub(crate) index: u32,
+    pub(crate) epoch: u32,
+}
+
+/// Who is told the result of an operation: a number that means something to the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FaceId(pub(crate) u64);
+
+/// What is to be done outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// Make a connection, then say `handle_connected` or `handle_connect_failed`.
+    Connect {
+        connection: ConnectionId,
+        address: Address,
+    },
+    /// There are bytes to be written: `take_outgoing`.
+    Write { connection: ConnectionId },
+    /// Nobody listens to this connection any more. With `reset`, what it has not sent yet is not to be sent.
+    Close {
+        connection: ConnectionId,
+        reset: bool,
+    },
+    Complete {
+        face: FaceId,
+        result: Result<Outcome, Error>,
+    },
+    Lost {
+        lock: LockId,
+        reason: LostReason,
+    },
+    /// The session is over; nothing more will come.
+    Finished,
+}
 
 /// What a caller wants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Ask {
+    /// A connection that is up.
     Connected,
     Acquire {
         key: Key,
@@ -71,16 +180,234 @@ pub(crate) struct Grant {
     pub(crate) token: Token,
 }
 
-/// Names an operation under way; never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct OperationId {
-    pub(super) index: u32,
-    pub(super) generation: u32,
+/// A client's decisions.
+pub(crate) struct Session {
+    settings: Settings,
+    /// The registered ones first, then those that servers have named.
+    connections: Vec<Connection>,
+    registered: usize,
+    connection_deadlines: Deadlines,
+    /// Where the round-robin goes on.
+    turn: usize,
+    active: Option<Active>,
+    /// Addresses of nodes that a hello has named.
+    peers: Vec<Address>,
+    operations: Slab<OperationId, Operation>,
+    operation_deadlines: Deadlines,
+    /// Which operation a tag belongs to.
+    tags: HashMap<u64, OperationId, Quick>,
+    last_tag: u64,
+    /// Operations that wait for a connection, in the order in which they began to.
+    waiting: VecDeque<OperationId>,
+    /// Keys with a release or cancel under way: the connection, and how many.
+    busy_keys: HashMap<Key, (u32, u32), Quick>,
+    locks: Slab<LockId, HeldLock>,
+    lock_deadlines: Deadlines,
+    recent: Recent,
+    /// The highest token this client knows.
+    seen: Option<Token>,
+    effects: VecDeque<Effect>,
+    life: Life,
+    chance: u64,
 }
 
-/// Names a held lock; never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct LockId {
-    pub(super) index: u32,
-    pub(super) generation: u32,
+impl Session {
+    pub(crate) fn new(settings: Settings, now: Micros) -> Session {
+        // With a single address two connections lead to the same node.
+        let twice = if settings.servers.len() == 1 { 2 } else { 1 };
+        let connections: Vec<Connection> = (0..twice)
+            .flat_map(|_| &settings.servers)
+            .map(|address| Connection::new(address.clone(), true))
+            .collect();
+        let mut session = Session {
+            registered: connections.len(),
+            chance: settings.seed,
+            settings,
+            connections,
+            connection_deadlines: Deadlines::default(),
+            turn: 0,
+            active: None,
+            peers: Vec::new(),
+            operations: Slab::new(),
+            operation_deadlines: Deadlines::default(),
+            tags: HashMap::default(),
+            last_tag: 0,
+            waiting: VecDeque::new(),
+            busy_keys: HashMap::default(),
+            locks: Slab::new(),
+            lock_deadlines: Deadlines::default(),
+            recent: Recent::default(),
+            seen: None,
+            effects: VecDeque::new(),
+            life: Life::Open,
+        };
+        for index in 0..session.registered {
+            session.begin_try(index, now);
+        }
+        session
+    }
+
+    /// Begins an operation. Its end is told to `face`, perhaps before this returns.
+    pub(crate) fn ask(&mut self, ask: Ask, face: FaceId, now: Micros) -> Option<OperationId> {
+        let refusal = match &self.life {
+            Life::Open => (self.operations.len() >= OPERATIONS_MAX).then(|| {
+                let kind = crate::error::ErrorKind::of_wire_code("busy");
+                let text = format!("more than {OPERATIONS_MAX} calls are under way in this client; wait for some to end");
+                Error::new(kind, text)
+            }),
+            Life::Closing { .. } | Life::Retiring | Life::Over => match &ask {
+                Ask::Close => None,
+                Ask::ReleaseLock { lock } if self.is_lost_or_released(*lock) => None,
+                _ => Some(Error::closed()),
+            },
+        };
+        if let Some(error) = refusal {
+            self.complete(face, Err(error));
+            return None;
+        }
+        match ask {
+            Ask::Acquire {
+                key,
+                lease,
+                wait,
+                keep_alive,
+                max_hold,
+            } => Some(self.acquire(key, lease, wait, keep_alive, max_hold, face, now)),
+            Ask::ReleaseLock { lock } => self.release_lock(lock, face, now),
+            Ask::KeepLock { lock, lease } => self.keep_lock(lock, lease, face, now),
+            Ask::Release { key, token } => Some(self.release_token(key, token, Some(face), now)),
+            Ask::Keep { key, token, lease } => Some(self.keep_token(key, token, lease, face, now)),
+            Ask::Connected => self.await_connection(face, now),
+            Ask::Inspect { .. } | Ask::Waiters { .. } | Ask::Locks { .. } | Ask::Status => {
+                Some(self.query(ask, face, now))
+            }
+            Ask::Close => {
+                self.close(face, now);
+                None
+            }
+        }
+    }
+
+    /// The next thing to be done outside.
+    pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// When `handle_due` wants to be called, at the latest.
+    pub(crate) fn next_deadline(&self) -> Option<Micros> {
+        let deadlines = [
+            self.operation_deadlines.next(),
+            self.lock_deadlines.next(),
+            self.connection_deadlines.next(),
+            self.life.deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Does what the time demands.
+    pub(crate) fn handle_due(&mut self, now: Micros) {
+        while let Some(index) = self.connection_deadlines.take_due(now) {
+            self.handle_connection_due(index as usize, now);
+        }
+        while let Some(index) = self.operation_deadlines.take_due(now) {
+            if let Some(id) = self.operations.id_at(index) {
+                self.handle_operation_due(id, now);
+            }
+        }
+        while let Some(index) = self.lock_deadlines.take_due(now) {
+            if let Some(id) = self.locks.id_at(index) {
+                self.handle_lock_due(id, now);
+            }
+        }
+        self.recent.forget_before(now);
+        self.check_end(now);
+    }
+
+    /// The bytes to be written to a connection, moved into `buffer`, which has to be empty.
+    pub(crate) fn take_outgoing(&mut self, id: ConnectionId, buffer: &mut Vec<u8>) {
+        debug_assert!(buffer.is_empty(), "bytes must not overtake each other");
+        if let Some(index) = self.current(id) {
+            std::mem::swap(buffer, &mut self.connections[index].outgoing);
+        }
+    }
+
+    /// How many requests are under way on a connection.
+    pub(crate) fn under_way(&self, id: ConnectionId) -> u32 {
+        match self.current(id) {
+            Some(index) => self.connections[index].under_way,
+            None => 0,
+        }
+    }
+
+    /// The connection that the latest request of an operation was sent on.
+    pub(crate) fn connection_of(&self, operation: OperationId) -> Option<ConnectionId> {
+        let index = self.operations.get(operation)?.connection()?;
+        Some(self.connection_id(index))
+    }
+
+    fn note_write(&mut self, index: usize) {
+        let connection = self.connection_id(index);
+        // A batch of requests makes many of these in a row; one is enough.
+        let write = Effect::Write { connection };
+        if self.effects.back() != Some(&write) {
+            self.effects.push_back(write);
+        }
+    }
+
+    fn complete(&mut self, face: FaceId, result: Result<Outcome, Error>) {
+        self.effects.push_back(Effect::Complete { face, result });
+    }
+
+    fn new_tag(&mut self) -> u64 {
+        self.last_tag += 1;
+        self.last_tag
+    }
+
+    /// `time`, give or take a tenth.
+    fn roughly(&mut self, time: Micros) -> Micros {
+        self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.chance;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^= mixed >> 31;
+        let tenth = time / 10;
+        time - tenth + mixed % (2 * tenth + 1)
+    }
+}
+
+/// For maps of tags and keys that this client has chosen itself: nobody can choose them to collide.
+#[derive(Default)]
+pub(super) struct QuickHasher(u64);
+
+type Quick = BuildHasherDefault<QuickHasher>;
+
+impl QuickHasher {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+}
+
+impl Hasher for QuickHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            self.add(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        }
+        let mut last = [0; 8];
+        last[..words.remainder().len()].copy_from_slice(words.remainder());
+        self.add(u64::from_le_bytes(last));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.add(word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.add(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The map takes its places from the upper and the lower bits.
+        self.0 ^ (self.0 >> 32)
+    }
 }

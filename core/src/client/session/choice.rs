@@ -1,0 +1,285 @@
+//! Which connection a request takes, and what happens to those that wait when one comes up or is lost.
+
+use super::moved::Reach;
+use super::operation::{Kind, Operation, Place};
+use super::slab::OperationId;
+use super::{Effect, Micros, Session};
+use crate::protocol::Key;
+
+/// Where a request goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    Now(usize),
+    /// This connection leads to the active node and is coming up.
+    Toward(usize),
+    /// No connection is up.
+    Nowhere,
+}
+
+impl Session {
+    /// Rule 4.2, and 4.4 once the active node is known. A connection to `avoid` only if there is no other.
+    pub(super) fn choose(&mut self, avoid: Option<usize>) -> Choice {
+        if let Some(active) = self.active.take() {
+            let leads = |session: &Session, index: usize| {
+                session.connections[index].leads_to(&active.address)
+            };
+            let up = self.next_turn(avoid, leads);
+            let coming = || {
+                (0..self.connections.len())
+                    .find(|index| self.connections[*index].is_coming() && leads(self, *index))
+            };
+            let choice = up.map(Choice::Now).or_else(|| coming().map(Choice::Toward));
+            self.active = Some(active);
+            if let Some(choice) = choice {
+                return choice;
+            }
+        }
+        let own_is_up = self.own_is_up();
+        self.next_turn(avoid, |session, index| {
+            session.connections[index].own || !own_is_up
+        })
+        .map_or(Choice::Nowhere, Choice::Now)
+    }
+
+    /// The next connection in turn that is up and fits.
+    fn next_turn(
+        &mut self,
+        avoid: Option<usize>,
+        fits: impl Fn(&Session, usize) -> bool,
+    ) -> Option<usize> {
+        let count = self.connections.len();
+        let mut last_resort = None;
+        for offset in 1..=count {
+            let index = (self.turn + offset) % count;
+            if self.connections[index].is_up() && fits(self, index) {
+                if avoid == Some(index) {
+                    last_resort = Some(index);
+                    continue;
+                }
+                self.turn = index;
+                return Some(index);
+            }
+        }
+        last_resort
+    }
+
+    pub(super) fn own_is_up(&self) -> bool {
+        self.connections[..self.registered]
+            .iter()
+            .any(|connection| connection.is_up())
+    }
+
+    /// Rule 4.3: the connection of a release or cancel of this key that is under way.
+    pub(super) fn busy_connection(&self, operation: &Operation) -> Option<usize> {
+        if self.busy_keys.is_empty() {
+            return None;
+        }
+        let (index, _) = self.busy_keys.get(operation.key()?)?;
+        let index = *index as usize;
+        self.connections[index].is_up().then_some(index)
+    }
+
+    /// A release or cancel of this key is on its way over this connection.
+    pub(super) fn enter_busy_key(&mut self, key: &Key, index: usize, first: bool) {
+        match self.busy_keys.get_mut(key.spelling()) {
+            Some((connection, count)) => {
+                *connection = index as u32;
+                *count += u32::from(first);
+            }
+            None => {
+                self.busy_keys.insert(key.clone(), (index as u32, 1));
+            }
+        }
+    }
+
+    /// A release or cancel that had been sent is over.
+    pub(super) fn leave_busy_key(&mut self, operation: &Operation) {
+        let (Kind::Release(repeat, _) | Kind::Cancel(repeat, _)) = &operation.kind else {
+            return;
+        };
+        if repeat.copies == 0 {
+            return;
+        }
+        if let Some((_, count)) = self.busy_keys.get_mut(repeat.key.spelling()) {
+            *count -= 1;
+            if *count == 0 {
+                self.busy_keys.remove(repeat.key.spelling());
+            }
+        }
+    }
+
+    /// Puts an operation to those that wait for a connection.
+    pub(super) fn enqueue(&mut self, id: OperationId, place: Place) {
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        operation.place = place;
+        if std::mem::replace(&mut operation.queued, true) {
+            return;
+        }
+        if self.waiting.len() > 64 && self.waiting.len() > 2 * self.operations.len() {
+            let operations = &self.operations;
+            self.waiting.retain(|id| operations.get(*id).is_some());
+        }
+        self.waiting.push_back(id);
+    }
+
+    /// Those that wait; who is to wait on has to be put back.
+    fn take_waiting(&mut self) -> std::collections::VecDeque<OperationId> {
+        let waiting = std::mem::take(&mut self.waiting);
+        for id in &waiting {
+            if let Some(operation) = self.operations.get_mut(*id) {
+                operation.queued = false;
+            }
+        }
+        waiting
+    }
+
+    /// A connection has come up: those who wait for one go on.
+    pub(super) fn handle_up(&mut self, index: usize, now: Micros) {
+        for id in self.take_waiting() {
+            let Some(operation) = self.operations.get(id) else {
+                continue;
+            };
+            match operation.place {
+                Place::Waiting => self.go(id, now),
+                Place::Toward(target) if target == index => self.go(id, now),
+                Place::Toward(_) => self.enqueue(id, operation.place),
+                Place::Sent | Place::Paused(_) => {}
+            }
+        }
+        let leads_to_named = self.active.as_ref().is_some_and(|active| {
+            active.named && self.connections[index].leads_to(&active.address)
+        });
+        if leads_to_named {
+            self.ask_again_there(now);
+        }
+        self.ask_doubtful(now);
+    }
+
+    /// Sends what an operation has to say, wherever that has to go now.
+    pub(super) fn go(&mut self, id: OperationId, now: Micros) {
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        if operation.tries_mut().is_some() {
+            self.route(id, now);
+        } else {
+            self.send_repeat(id, now);
+        }
+    }
+
+    /// A try of a connection has failed.
+    pub(super) fn handle_try_failed(&mut self, index: usize, now: Micros) {
+        self.forget_active_at(index);
+        for id in self.take_waiting() {
+            let Some(operation) = self.operations.get(id) else {
+                continue;
+            };
+            match operation.place {
+                Place::Toward(target) if target == index => self.ask_later(id, now),
+                Place::Toward(_) => self.enqueue(id, operation.place),
+                Place::Waiting => {
+                    self.enqueue(id, Place::Waiting);
+                    self.check_exhausted(id, now);
+                }
+                Place::Sent | Place::Paused(_) => {}
+            }
+        }
+        self.try_peers(now);
+    }
+
+    /// A connection that was up is gone. `answered` is the latest line on it that the active node has answered.
+    pub(super) fn handle_lost(&mut self, index: usize, answered: u64, now: Micros) {
+        self.forget_active_at(index);
+        let mut hit: Vec<(u64, OperationId)> = Vec::new();
+        for (id, operation) in self.operations.all() {
+            let copies = operation.current.iter().chain(&operation.older);
+            let mine = copies.filter(|sent| sent.connection == Some(index));
+            if let Some(first) = mine.map(|sent| sent.tag.number).min() {
+                hit.push((first, id));
+            }
+        }
+        // In the order of asking, so that they keep it among themselves.
+        hit.sort_unstable();
+        for (_, id) in hit {
+            self.lose_copies(id, index, answered, now);
+        }
+        self.recent.doubt_connection(index as u32, now);
+        self.ask_doubtful(now);
+        self.try_peers(now);
+    }
+
+    /// The fate of this operation's copies on a lost connection is unknown.
+    fn lose_copies(&mut self, id: OperationId, index: usize, answered: u64, now: Micros) {
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        for sent in &mut operation.older {
+            if sent.connection == Some(index) {
+                sent.connection = None;
+            }
+        }
+        let was_current = operation.connection() == Some(index);
+        match &mut operation.kind {
+            Kind::Acquire(acquire) => {
+                if was_current && let Some(sent) = &mut operation.current {
+                    sent.connection = None;
+                    acquire.attempt = sent.tag.attempt.saturating_add(1);
+                    let sequence = sent.sequence;
+                    // One of unknown fate says as much as many.
+                    operation.older.retain(|older| older.connection.is_some());
+                    operation.supersede();
+                    self.fail_lost_try(id, index, answered > sequence, now);
+                }
+            }
+            Kind::Query(_) => {
+                // Asking twice does no harm, so nothing has to be known about the first.
+                operation.older.retain(|sent| sent.connection.is_some());
+                if was_current && let Some(sent) = operation.current.take() {
+                    self.tags.remove(&sent.tag.number);
+                    self.fail_lost_try(id, index, answered > sent.sequence, now);
+                }
+            }
+            Kind::Release(..) | Kind::Cancel(..) | Kind::Keep(..) => {
+                let mut gone: Vec<u64> = Vec::new();
+                operation.older.retain(|sent| {
+                    if sent.connection.is_none() {
+                        gone.push(sent.tag.number);
+                    }
+                    sent.connection.is_some()
+                });
+                if was_current {
+                    gone.extend(operation.current.take().map(|sent| sent.tag.number));
+                }
+                if !matches!(operation.kind, Kind::Cancel(..)) {
+                    for tag in gone {
+                        self.tags.remove(&tag);
+                    }
+                }
+            }
+        }
+        self.schedule_operation(id, now);
+    }
+
+    /// Rule 4.4: while the own connections are all down, the nodes that a hello named are tried.
+    fn try_peers(&mut self, now: Micros) {
+        if self.own_is_up() || self.settings.listed_only {
+            return;
+        }
+        for address in self.peers.clone() {
+            let _: Reach = self.reach(&address, now);
+        }
+    }
+
+    pub(super) fn fail_operation(&mut self, id: OperationId, error: crate::error::Error) {
+        if let Some(operation) = self.remove_operation(id)
+            && let Some(face) = operation.face
+        {
+            self.effects.push_back(Effect::Complete {
+                face,
+                result: Err(error),
+            });
+        }
+    }
+}

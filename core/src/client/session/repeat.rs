@@ -1,0 +1,369 @@
+//! What is said again and again until somebody answers: releases, cancels and renewals. Which copy is
+//! answered does not matter; each says the same.
+
+use super::choice::Choice;
+use super::keep::Keep;
+use super::operation::{Kind, Operation, Place};
+use super::slab::{LockId, OperationId};
+use super::{FaceId, MILLISECOND, Micros, Outcome, SECOND, Session};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{Key, Request, Tag, Token};
+
+/// A release or cancel is sent again this often …
+pub(super) const AGAIN_EVERY: Micros = 200 * MILLISECOND;
+/// … for this long.
+pub(super) const AGAIN_FOR: Micros = 5 * SECOND;
+
+/// When copies are sent, whatever they say.
+pub(super) struct Repeat {
+    pub(super) key: Key,
+    every: Micros,
+    next: Micros,
+    until: Micros,
+    /// How many have been sent.
+    pub(super) copies: u32,
+    last: Option<usize>,
+}
+
+pub(super) struct Release {
+    pub(super) token: Token,
+    /// The lock object whose release this is.
+    pub(super) lock: Option<LockId>,
+    /// Said once more after it had been confirmed.
+    pub(super) once_more: bool,
+}
+
+pub(super) struct Cancel {
+    pub(super) tag: u64,
+    /// The number for the next copy, and for all after it.
+    attempt: u32,
+    later: u32,
+    pub(super) once_more: bool,
+}
+
+/// The first copy of a cancel that follows its acquire on the same connection.
+#[derive(Clone, Copy)]
+pub(super) struct CancelCopy {
+    pub(super) attempt: u32,
+    pub(super) connection: usize,
+}
+
+impl Repeat {
+    pub(super) fn new(key: Key, every: Micros, until: Micros, now: Micros) -> Repeat {
+        Repeat {
+            key,
+            every,
+            next: now + every,
+            until,
+            copies: 0,
+            last: None,
+        }
+    }
+
+    pub(super) fn due(&self) -> Micros {
+        self.next.min(self.until)
+    }
+}
+
+impl Session {
+    /// Rule 4.6: releases by token.
+    pub(super) fn release_token(
+        &mut self,
+        key: Key,
+        token: Token,
+        face: Option<FaceId>,
+        now: Micros,
+    ) -> OperationId {
+        let release = Release {
+            token,
+            lock: None,
+            once_more: false,
+        };
+        self.start_release(key, release, face, now)
+    }
+
+    pub(super) fn start_release(
+        &mut self,
+        key: Key,
+        release: Release,
+        face: Option<FaceId>,
+        now: Micros,
+    ) -> OperationId {
+        let repeat = Repeat::new(key, AGAIN_EVERY, now + AGAIN_FOR, now);
+        self.start_repeat(Kind::Release(repeat, release), face, None, now)
+    }
+
+    /// Ends all attempts of an acquire that has no caller any more.
+    pub(super) fn cancel_tag(
+        &mut self,
+        key: Key,
+        tag: u64,
+        next_attempt: u32,
+        first: Option<CancelCopy>,
+        now: Micros,
+    ) {
+        let cancel = Cancel {
+            tag,
+            attempt: first.map_or(next_attempt, |first| first.attempt),
+            later: next_attempt,
+            once_more: false,
+        };
+        self.start_cancel(key, cancel, first.map(|first| first.connection), now);
+    }
+
+    fn start_cancel(&mut self, key: Key, cancel: Cancel, on: Option<usize>, now: Micros) {
+        let tag = cancel.tag;
+        let repeat = Repeat::new(key, AGAIN_EVERY, now + AGAIN_FOR, now);
+        let id = self.start_repeat(Kind::Cancel(repeat, cancel), None, on, now);
+        // Also while no copy is on its way: a grant of an older attempt is known by this tag.
+        self.tags.insert(tag, id);
+    }
+
+    /// Said once more to a node that may not have the copy.
+    pub(super) fn cancel_once_more(&mut self, key: Key, tag: Tag, now: Micros) {
+        if self.tags.contains_key(&tag.number) {
+            return;
+        }
+        let cancel = Cancel {
+            tag: tag.number,
+            attempt: tag.attempt,
+            later: tag.attempt,
+            once_more: true,
+        };
+        self.start_cancel(key, cancel, None, now);
+    }
+
+    /// Begins to say something, on the connection `on` if that is given.
+    pub(super) fn start_repeat(
+        &mut self,
+        kind: Kind,
+        face: Option<FaceId>,
+        on: Option<usize>,
+        now: Micros,
+    ) -> OperationId {
+        let id = self.insert_operation(Operation::new(kind, face));
+        match on {
+            Some(index) => self.send_copy(id, index, now),
+            None => self.send_repeat(id, now),
+        }
+        self.schedule_operation(id, now);
+        id
+    }
+
+    /// Sends a copy over any connection, or as soon as there is one.
+    pub(super) fn send_repeat(&mut self, id: OperationId, now: Micros) {
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        let Some(repeat) = operation.repeat_mut() else {
+            return;
+        };
+        // A copy that had no answer may have met a dead connection, so the next one takes another.
+        let (first, last) = (repeat.copies == 0, repeat.last);
+        let busy = match self.operations.get(id) {
+            Some(operation) if first => self.busy_connection(operation),
+            Some(_) | None => None,
+        };
+        let choice = match busy {
+            Some(index) => Choice::Now(index),
+            None => self.choose(last),
+        };
+        match choice {
+            Choice::Now(index) => self.send_copy(id, index, now),
+            Choice::Toward(index) => self.enqueue(id, Place::Toward(index)),
+            Choice::Nowhere => self.enqueue(id, Place::Waiting),
+        }
+    }
+
+    fn send_copy(&mut self, id: OperationId, index: usize, now: Micros) {
+        let fresh = self.new_tag();
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        let outgoing = &mut self.connections[index].outgoing;
+        let mut tag = Tag::first(fresh);
+        match &mut operation.kind {
+            Kind::Release(repeat, release) => {
+                let request = Request::Release {
+                    key: repeat.key.as_ref(),
+                    token: release.token,
+                    tag: Some(tag),
+                };
+                request.encode(outgoing);
+            }
+            Kind::Cancel(repeat, cancel) => {
+                tag = Tag {
+                    number: cancel.tag,
+                    attempt: cancel.attempt,
+                };
+                cancel.attempt = cancel.later;
+                let request = Request::Cancel {
+                    key: repeat.key.as_ref(),
+                    tag,
+                };
+                request.encode(outgoing);
+            }
+            Kind::Keep(repeat, keep) => {
+                let request = Request::Keep {
+                    key: repeat.key.as_ref(),
+                    token: keep.token,
+                    lease: keep.lease,
+                    tag: Some(tag),
+                };
+                request.encode(outgoing);
+            }
+            Kind::Acquire(_) | Kind::Query(_) => return,
+        }
+        let is_keep = matches!(operation.kind, Kind::Keep(..));
+        let Some(repeat) = operation.repeat_mut() else {
+            return;
+        };
+        let first = repeat.copies == 0;
+        repeat.copies = repeat.copies.saturating_add(1);
+        repeat.last = Some(index);
+        if !is_keep {
+            let key = repeat.key.clone();
+            self.enter_busy_key(&key, index, first);
+        }
+        self.note_sent(id, tag, index, now);
+    }
+
+    pub(super) fn handle_repeat_due(&mut self, id: OperationId, now: Micros) {
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        let place = operation.place;
+        let Some(repeat) = operation.repeat_mut() else {
+            return;
+        };
+        if now >= repeat.until {
+            return self.expire_repeat(id);
+        }
+        if now >= repeat.next {
+            repeat.next = if now < repeat.next + repeat.every {
+                repeat.next + repeat.every
+            } else {
+                now + repeat.every
+            };
+            operation.moves = 0;
+            if place != Place::Waiting {
+                self.send_repeat(id, now);
+            }
+        } else if let Place::Paused(until) = place
+            && now >= until
+        {
+            self.send_repeat(id, now);
+        }
+    }
+
+    /// Nobody has answered in all the time.
+    fn expire_repeat(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        match &operation.kind {
+            Kind::Release(_, release) => {
+                let lock = release.lock;
+                self.fail_operation(id, release_unconfirmed());
+                if let Some(lock) = lock {
+                    self.handle_release_failed(lock);
+                }
+            }
+            Kind::Cancel(..) => {
+                self.remove_operation(id);
+            }
+            Kind::Keep(..) => {
+                let error = self.connection_failed(id);
+                self.fail_operation(id, error);
+            }
+            Kind::Acquire(_) | Kind::Query(_) => {}
+        }
+    }
+
+    /// `R … ok` or `R … stale`.
+    pub(super) fn handle_released(&mut self, id: OperationId, index: usize, ok: bool, now: Micros) {
+        let Some(operation) = self.remove_operation(id) else {
+            return;
+        };
+        let Kind::Release(repeat, release) = operation.kind else {
+            return;
+        };
+        if !release.once_more && self.may_have_another_node() {
+            let node = self.connections[index].node.clone();
+            self.recent
+                .note_release(repeat.key, release.token, index as u32, node, now);
+        }
+        let confirmed = match release.lock {
+            Some(lock) => self.handle_lock_released(lock, ok, repeat.copies),
+            None => ok || repeat.copies > 1,
+        };
+        if let Some(face) = operation.face {
+            self.complete(face, Ok(Outcome::Confirmed(confirmed)));
+        }
+    }
+
+    /// `C … ok` or `C … none`.
+    pub(super) fn handle_cancelled(&mut self, id: OperationId, index: usize, tag: Tag, now: Micros) {
+        let Some(operation) = self.remove_operation(id) else {
+            return;
+        };
+        let Kind::Cancel(repeat, cancel) = operation.kind else {
+            return;
+        };
+        if !cancel.once_more && self.may_have_another_node() {
+            let node = self.connections[index].node.clone();
+            self.recent
+                .note_cancel(repeat.key, tag, index as u32, node, now);
+        }
+    }
+
+    /// `E`, other than `unavailable`.
+    pub(super) fn refuse_repeat(&mut self, id: OperationId, error: Error) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        match &operation.kind {
+            Kind::Keep(_, keep) if keep.goes_on() => {
+                // Refused once is not lost: the next one may be confirmed.
+            }
+            Kind::Release(_, Release { lock, .. }) => {
+                let lock = *lock;
+                self.fail_operation(id, error);
+                if let Some(lock) = lock {
+                    self.handle_release_failed(lock);
+                }
+            }
+            Kind::Keep(..) | Kind::Cancel(..) => self.fail_operation(id, error),
+            Kind::Acquire(_) | Kind::Query(_) => {}
+        }
+    }
+
+    /// Whether this client may ever speak to another node than the one it speaks to.
+    fn may_have_another_node(&self) -> bool {
+        self.settings.servers.len() > 1 || self.peers.len() > 1
+    }
+
+    /// A renewal, for `keep`.
+    pub(super) fn start_keep(
+        &mut self,
+        key: Key,
+        keep: Keep,
+        every: Micros,
+        until: Micros,
+        face: Option<FaceId>,
+        now: Micros,
+    ) -> OperationId {
+        let repeat = Repeat::new(key, every, until, now);
+        self.start_repeat(Kind::Keep(repeat, keep), face, None, now)
+    }
+}
+
+fn release_unconfirmed() -> Error {
+    Error::new(
+        ErrorKind::ReleaseUnconfirmed,
+        format!(
+            "no server confirmed the release within {} s: the lock stays held until its lease ends, unless it is released again",
+            AGAIN_FOR / SECOND
+        ),
+    )
+}

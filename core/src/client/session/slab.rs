@@ -1,0 +1,160 @@
+//! Values in numbered places that are used again; a number never names two values.
+
+use std::marker::PhantomData;
+
+/// A place and how often it had been used before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Slot {
+    pub(super) index: u32,
+    generation: u32,
+}
+
+/// Names an operation under way; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct OperationId(pub(super) Slot);
+
+/// Names a held lock; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct LockId(pub(super) Slot);
+
+/// What names values of one kind.
+pub(super) trait Id: Copy {
+    fn of(slot: Slot) -> Self;
+    fn slot(self) -> Slot;
+}
+
+impl Id for OperationId {
+    fn of(slot: Slot) -> OperationId {
+        OperationId(slot)
+    }
+
+    fn slot(self) -> Slot {
+        self.0
+    }
+}
+
+impl Id for LockId {
+    fn of(slot: Slot) -> LockId {
+        LockId(slot)
+    }
+
+    fn slot(self) -> Slot {
+        self.0
+    }
+}
+
+struct Entry<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+pub(super) struct Slab<I, T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<u32>,
+    id: PhantomData<I>,
+}
+
+impl<I: Id, T> Slab<I, T> {
+    pub(super) fn new() -> Slab<I, T> {
+        Slab {
+            entries: Vec::new(),
+            free: Vec::new(),
+            id: PhantomData,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, value: T) -> I {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let index = u32::try_from(self.entries.len())
+                .expect("fewer than four billion values: each is limited elsewhere");
+            self.entries.push(Entry {
+                generation: 0,
+                value: None,
+            });
+            index
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.value = Some(value);
+        I::of(Slot {
+            index,
+            generation: entry.generation,
+        })
+    }
+
+    pub(super) fn get(&self, id: I) -> Option<&T> {
+        let slot = id.slot();
+        let entry = self.entries.get(slot.index as usize)?;
+        entry
+            .value
+            .as_ref()
+            .filter(|_| entry.generation == slot.generation)
+    }
+
+    pub(super) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        let slot = id.slot();
+        let entry = self.entries.get_mut(slot.index as usize)?;
+        let current = entry.generation == slot.generation;
+        entry.value.as_mut().filter(|_| current)
+    }
+
+    pub(super) fn remove(&mut self, id: I) -> Option<T> {
+        let slot = id.slot();
+        let entry = self.entries.get_mut(slot.index as usize)?;
+        if entry.generation != slot.generation {
+            return None;
+        }
+        let value = entry.value.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(slot.index);
+        Some(value)
+    }
+
+    /// The name of what is in a place.
+    pub(super) fn id_at(&self, index: u32) -> Option<I> {
+        let entry = self.entries.get(index as usize)?;
+        entry.value.as_ref()?;
+        Some(I::of(Slot {
+            index,
+            generation: entry.generation,
+        }))
+    }
+
+    /// All values in the order of their places.
+    pub(super) fn all(&self) -> impl Iterator<Item = (I, &T)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| {
+            let value = entry.value.as_ref()?;
+            let slot = Slot {
+                index: index as u32,
+                generation: entry.generation,
+            };
+            Some((I::of(slot), value))
+        })
+    }
+
+    pub(super) fn ids(&self) -> Vec<I> {
+        self.all().map(|(id, _)| id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_used_again_under_another_name() {
+        let mut slab: Slab<LockId, &str> = Slab::new();
+        let first = slab.insert("a");
+        assert_eq!(slab.remove(first), Some("a"));
+        assert_eq!(slab.remove(first), None);
+        let second = slab.insert("b");
+        assert_eq!(first.0.index, second.0.index);
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.get(second), Some(&"b"));
+        assert_eq!((slab.len(), slab.ids()), (1, vec![second]));
+    }
+}

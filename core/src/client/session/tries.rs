@@ -1,0 +1,256 @@
+//! Tries of an operation that needs one answer: an acquire or a question. They fail, are counted, and
+//! the next connection is tried, until there have been as many failures as registered connections.
+
+use super::super::address::Address;
+use super::choice::Choice;
+use super::connection::State;
+use super::operation::{Kind, Place};
+use super::slab::OperationId;
+use super::{MILLISECOND, Micros, Session, Settings};
+use crate::error::{Error, ErrorKind};
+use std::fmt::Write as _;
+
+/// Between tries beyond the last counted one, while `retry_for` runs.
+const RETRY_PAUSE: Micros = 100 * MILLISECOND;
+
+/// How an operation's tries have gone.
+#[derive(Default)]
+pub(super) struct Tries {
+    failed: u32,
+    /// Since when no connection is up for it; kept until something is sent.
+    waiting_since: Option<Micros>,
+    /// The tries are used up; it goes on until then.
+    over_at: Option<Micros>,
+    /// Since when the active node that was named is out of reach, and how often that was asked again.
+    pub(super) out_of_reach_since: Option<Micros>,
+    pub(super) asked_later: u32,
+    reasons: Vec<(Address, String)>,
+}
+
+impl Tries {
+    pub(super) fn due(&self, place: Place, settings: &Settings, now: Micros) -> Option<Micros> {
+        match place {
+            Place::Waiting => {
+                let enough = self.waiting_since? + settings.connect_timeout;
+                if enough > now {
+                    return Some(enough);
+                }
+                // After that the end of a connection's try is what counts.
+                self.over_at.filter(|over| *over > now)
+            }
+            Place::Sent | Place::Toward(_) | Place::Paused(_) => None,
+        }
+    }
+}
+
+impl Session {
+    /// Sends the request of an operation to where it has to go now, or lets it wait.
+    pub(super) fn route(&mut self, id: OperationId, now: Micros) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        let choice = match self.busy_connection(operation) {
+            Some(index) => Choice::Now(index),
+            None => self.choose(None),
+        };
+        match choice {
+            Choice::Now(index) => self.send_try(id, index, now),
+            Choice::Toward(index) => self.enqueue(id, Place::Toward(index)),
+            Choice::Nowhere => {
+                self.enqueue(id, Place::Waiting);
+                if let Some(tries) = self.tries_of(id) {
+                    tries.waiting_since.get_or_insert(now);
+                }
+                self.check_exhausted(id, now);
+            }
+        }
+        self.schedule_operation(id, now);
+    }
+
+    fn tries_of(&mut self, id: OperationId) -> Option<&mut Tries> {
+        self.operations.get_mut(id)?.tries_mut()
+    }
+
+    fn send_try(&mut self, id: OperationId, index: usize, now: Micros) {
+        let to_active = self.is_active(index);
+        if let Some(tries) = self.tries_of(id) {
+            tries.waiting_since = None;
+            if to_active {
+                tries.out_of_reach_since = None;
+                tries.asked_later = 0;
+            }
+        }
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        match &operation.kind {
+            Kind::Acquire(_) => self.send_acquire(id, index, now),
+            Kind::Query(_) => self.send_query(id, index, now),
+            Kind::Release(..) | Kind::Cancel(..) | Kind::Keep(..) => {}
+        }
+    }
+
+    pub(super) fn handle_try_due(&mut self, id: OperationId, now: Micros) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        match operation.place {
+            Place::Paused(until) if now >= until => self.route(id, now),
+            Place::Waiting => self.check_exhausted(id, now),
+            Place::Paused(_) | Place::Sent | Place::Toward(_) => {}
+        }
+    }
+
+    /// The connection broke under the current copy. `answered`: after it, something was answered there by the active node.
+    pub(super) fn fail_lost_try(
+        &mut self,
+        id: OperationId,
+        index: usize,
+        answered: bool,
+        now: Micros,
+    ) {
+        let connection = &self.connections[index];
+        let text = match &connection.failure {
+            Some(failure) => failure.text.clone(),
+            None => "the connection was lost".to_owned(),
+        };
+        let reason = (connection.address.clone(), text);
+        self.fail_attempt(id, Some(reason), answered, now);
+    }
+
+    /// Rule 4.5: one try has failed. `fresh`: the count starts again, because the node was alive meanwhile.
+    pub(super) fn fail_attempt(
+        &mut self,
+        id: OperationId,
+        reason: Option<(Address, String)>,
+        fresh: bool,
+        now: Micros,
+    ) {
+        let registered = self.registered as u32;
+        let retry_for = self.settings.retry_for;
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        operation.moves = 0;
+        let Some(tries) = operation.tries_mut() else {
+            return;
+        };
+        tries.out_of_reach_since = None;
+        tries.asked_later = 0;
+        if fresh {
+            tries.failed = 0;
+            tries.over_at = None;
+        }
+        tries.failed += 1;
+        if let Some((address, text)) = reason {
+            tries.reasons.retain(|(known, _)| *known != address);
+            tries.reasons.push((address, text));
+        }
+        if tries.failed < registered {
+            return self.route(id, now);
+        }
+        let over_at = *tries.over_at.get_or_insert(now + retry_for);
+        if now >= over_at {
+            return self.fail_used_up(id, now);
+        }
+        operation.place = Place::Paused(over_at.min(now + RETRY_PAUSE));
+        self.schedule_operation(id, now);
+    }
+
+    /// Rule 4.5: with no connection up a call waits until each has been tried since it began to wait.
+    pub(super) fn check_exhausted(&mut self, id: OperationId, now: Micros) {
+        let patience = self.settings.connect_timeout;
+        let retry_for = self.settings.retry_for;
+        let own = &self.connections[..self.registered];
+        let refused = own.iter().find_map(|connection| {
+            let failure = connection.failure.as_ref()?;
+            let code = failure.code.clone()?;
+            Some((code, format!("{}: {}", connection.address, failure.text)))
+        });
+        let all_refused = own.iter().all(|connection| {
+            let failure = connection.failure.as_ref();
+            failure.is_some_and(|failure| failure.code.is_some())
+        });
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        if operation.place != Place::Waiting {
+            return;
+        }
+        let Some(tries) = operation.tries_mut() else {
+            return;
+        };
+        let Some(since) = tries.waiting_since else {
+            return;
+        };
+        let tried = self.connections[..self.registered].iter().all(|connection| {
+            connection.ended_try_began.is_some_and(|began| {
+                // The very first try of a client counts for the calls that follow its making.
+                let first = connection.tries_ended == 1
+                    && matches!(connection.state, State::Down { .. })
+                    && began + patience >= since;
+                began >= since || first
+            })
+        });
+        if !tried {
+            return;
+        }
+        if all_refused && let Some((code, text)) = refused {
+            let error = Error::new(ErrorKind::of_wire_code(&code), text);
+            return self.fail_try_operation(id, error, now);
+        }
+        if now < since + patience {
+            return;
+        }
+        let over_at = *tries.over_at.get_or_insert(now + retry_for);
+        if now >= over_at {
+            self.fail_used_up(id, now);
+        }
+    }
+
+    pub(super) fn fail_used_up(&mut self, id: OperationId, now: Micros) {
+        let error = self.connection_failed(id);
+        self.fail_try_operation(id, error, now);
+    }
+
+    fn fail_try_operation(&mut self, id: OperationId, error: Error, now: Micros) {
+        match self.operations.get(id).map(|operation| &operation.kind) {
+            Some(Kind::Acquire(_)) => self.end_acquire(id, Err(error), now),
+            Some(_) => self.fail_operation(id, error),
+            None => {}
+        }
+    }
+
+    /// Names each address and what went wrong there.
+    pub(super) fn connection_failed(&self, id: OperationId) -> Error {
+        let reasons = match self.operations.get(id).map(|operation| &operation.kind) {
+            Some(Kind::Acquire(acquire)) => &acquire.tries.reasons[..],
+            Some(Kind::Query(query)) => &query.tries.reasons[..],
+            Some(_) | None => &[],
+        };
+        let mut text = String::from("no active server was reached: ");
+        let mut named: Vec<&Address> = Vec::new();
+        for connection in &self.connections {
+            if named.contains(&&connection.address) {
+                continue;
+            }
+            let reason = reasons
+                .iter()
+                .find(|(address, _)| *address == connection.address)
+                .map(|(_, reason)| reason.as_str())
+                .or(connection.failure.as_ref().map(|failure| failure.text.as_str()));
+            let reason = match (reason, connection.state) {
+                (Some(reason), _) => reason,
+                (None, State::Trying | State::Greeting) => "no answer yet",
+                (None, State::Up) => "connected, but it gave no answer",
+                // An additional connection that is not in use.
+                (None, State::Down { .. }) => continue,
+            };
+            let comma = if named.is_empty() { "" } else { "; " };
+            let _ = write!(text, "{comma}{}: {reason}", connection.address);
+            named.push(&connection.address);
+        }
+        text.push_str(" (is a server running there, and are the addresses right?)");
+        Error::new(ErrorKind::ConnectionFailed, text)
+    }
+}
