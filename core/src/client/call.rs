@@ -111,16 +111,9 @@ impl<T> Call<T> {
         let face = Face::Callback(Box::new(move |outcome| {
             done(outcome.map(|outcome| finish(outcome, &place)));
         }));
-        match instance.start(ask, on_lost, face) {
-            Ok(started) => Pending {
-                operation: Some((instance, started.operation)),
-            },
-            Err((error, face)) => {
-                if let Face::Callback(done) = face {
-                    done(Err(error));
-                }
-                Pending { operation: None }
-            }
+        let started = instance.start(ask, on_lost, face);
+        Pending {
+            operation: started.operation.map(|operation| (instance, operation)),
         }
     }
 
@@ -176,10 +169,12 @@ impl<T> Future for Running<T> {
                 let finish = call.finish;
                 let (place, ask, on_lost) = call.place()?;
                 let face = Face::Waiting(Some(context.waker().clone()));
-                let started = match place.instance.start(ask, on_lost, face) {
-                    Ok(started) => started,
-                    Err((error, _)) => return Poll::Ready(Err(error)),
-                };
+                let started = place.instance.start(ask, on_lost, face);
+                // No waker would come for what is known at once.
+                if started.known
+                    && let Poll::Ready(outcome) = place.instance.poll(&started, context.waker()) {
+                    return Poll::Ready(outcome.map(|outcome| finish(outcome, &place)));
+                }
                 *state = State::Under {
                     place,
                     started,

@@ -1,44 +1,80 @@
-//! A client in this process: its session behind one lock, the callers on one side and the driver's
+//! A client in this process: its core behind one lock, the callers on one side and the driver's
 //! thread on the other.
 
 use super::acquire::OnLost;
-use super::options::Options;
-use super::session::{Ask, LockId, OperationId, Outcome};
+use super::core::{After, Core};
+pub(crate) use super::core::Face;
+use super::driver::{Command, Driver, clock, fork};
+use super::options::{FollowMoves, Options};
+use super::session::{Ask, FaceId, LockId, Micros, OperationId, Outcome, Session, Settings};
 use crate::error::{Error, LostReason};
-use std::sync::Arc;
+use crate::protocol::{ClientId, NameRef, SecretRef};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What all clones of a client, its locks and its calls share.
+/// What all clones of a client, its locks and its calls share. With it the client ends.
 pub(crate) struct Handle {
     options: Arc<Options>,
+    first: Arc<Instance>,
 }
 
 impl Handle {
     pub(crate) fn new(options: Options) -> Result<Arc<Handle>, Error> {
-        Ok(Arc::new(Handle {
-            options: Arc::new(options),
-        }))
+        let options = Arc::new(options);
+        let first = Instance::start_client(&options)?;
+        Ok(Arc::new(Handle { options, first }))
     }
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
+    /// The client in this process: a forked child gets an identity and connections of its own.
     pub(crate) fn instance(&self) -> Result<Arc<Instance>, Error> {
-        Err(Error::closed())
+        let mut instance = &self.first;
+        while !instance.is_of_this_process() {
+            if instance.successor.get().is_none() {
+                let successor = Instance::start_client(&self.options)?;
+                if let Err(second) = instance.successor.set(successor) {
+                    // Another thread was faster.
+                    second.retire();
+                }
+            }
+            instance = instance
+                .successor
+                .get()
+                .expect("it was there or has just been set");
+        }
+        Ok(instance.clone())
     }
 }
 
-/// Who is told the result of an operation.
-pub(crate) enum Face {
-    Waiting(Option<Waker>),
-    Callback(Box<dyn FnOnce(Result<Outcome, Error>) + Send>),
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut instance = Some(&self.first);
+        while let Some(this) = instance {
+            if this.is_of_this_process() {
+                this.retire();
+            } else {
+                // A parent's client, perhaps copied while its lock was held: nothing of it is
+                // touched, its sockets stay as they are.
+                std::mem::forget(this.clone());
+            }
+            instance = this.successor.get();
+        }
+    }
 }
 
 /// An operation that a caller has started.
+#[derive(Clone, Copy)]
 pub(crate) struct Started {
-    pub(crate) operation: OperationId,
+    pub(super) face: FaceId,
+    pub(crate) operation: Option<OperationId>,
+    /// The result is there already.
+    pub(crate) known: bool,
 }
 
 /// What the lock object shows.
@@ -50,56 +86,347 @@ pub(crate) struct LockView {
 }
 
 /// A client's identity and connections in one process.
-#[derive(Debug)]
-pub(crate) struct Instance {}
+pub(crate) struct Instance {
+    generation: u32,
+    number: usize,
+    connect_timeout: Micros,
+    pub(super) driver: Arc<Driver>,
+    core: Mutex<Core>,
+    /// When the driver has to look at this client, at the latest.
+    deadline: AtomicU64,
+    /// The driver is asked to write.
+    attention: AtomicBool,
+    /// The same client in a forked child.
+    successor: OnceLock<Arc<Instance>>,
+}
+
+/// Who writes what an operation has to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Writer {
+    /// This thread, at once.
+    Caller,
+    /// This thread if little is under way, else the driver, which writes for many at once.
+    Either,
+}
+
+/// With more requests than this under way on a connection, the driver writes.
+const FEW: u32 = 4;
 
 impl Instance {
+    fn start_client(options: &Options) -> Result<Arc<Instance>, Error> {
+        let driver = Driver::of_this_process()?;
+        let number = driver.new_client();
+        let mut chance = [0; 24];
+        rustix::rand::getrandom(&mut chance, rustix::rand::GetRandomFlags::empty()).map_err(
+            |error| {
+                let text = format!("the system gives no random numbers: {error}");
+                Error::new(crate::error::ErrorKind::ConnectionFailed, text)
+            },
+        )?;
+        let (id, seed) = chance.split_at(16);
+        let mut name = Vec::new();
+        NameRef::encode(&options.name, &mut name);
+        let secret = options.secret.as_ref().map(|secret| {
+            let mut spelling = Vec::new();
+            SecretRef::encode(secret, &mut spelling);
+            spelling
+        });
+        let connect_timeout = micros(options.connect_timeout);
+        let settings = Settings {
+            id: ClientId(id.try_into().expect("16 of 24 bytes")),
+            name,
+            secret,
+            servers: options.servers.clone(),
+            connect_timeout,
+            retry_for: micros(options.retry_for),
+            listed_only: options.follow_moves == FollowMoves::Listed,
+            seed: u64::from_le_bytes(seed.try_into().expect("8 of 24 bytes")),
+        };
+        let instance = Arc::new(Instance {
+            generation: fork::generation(),
+            number,
+            connect_timeout,
+            core: Mutex::new(Core::new(Session::new(settings, clock::now()))),
+            deadline: AtomicU64::new(Micros::MAX),
+            attention: AtomicBool::new(false),
+            successor: OnceLock::new(),
+            driver: driver.clone(),
+        });
+        driver.send(Command::Adopt(instance.clone()));
+        let core = instance.lock();
+        instance.finish(core, After::default(), Writer::Caller, clock::now());
+        Ok(instance)
+    }
+
     pub(crate) fn is_of_this_process(&self) -> bool {
-        true
+        self.generation == fork::generation()
     }
 
-    pub(crate) fn start(
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Micros {
+        self.connect_timeout
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
+        // After a panic the state is as good as it was before it.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the effects, gives the lock back, and does what is left to do.
+    pub(super) fn finish(
         &self,
-        _ask: Ask,
-        _on_lost: Option<OnLost>,
-        face: Face,
-    ) -> Result<Started, (Error, Face)> {
-        Err((Error::closed(), face))
+        mut core: MutexGuard<'_, Core>,
+        mut after: After,
+        writer: Writer,
+        now: Micros,
+    ) {
+        core.settle(&mut after, now);
+        self.publish(&core);
+        let mut deferred = false;
+        if writer == Writer::Either {
+            let session = &core.session;
+            let lines = &core.lines;
+            after.writes.retain(|index| {
+                let line = lines.get(*index as usize).and_then(Option::as_ref);
+                let busy = line.is_some_and(|line| {
+                    let id = super::session::ConnectionId {
+                        index: *index,
+                        epoch: line.epoch,
+                    };
+                    session.under_way(id) > FEW
+                });
+                deferred |= busy;
+                !busy
+            });
+        }
+        let mut core = Some(core);
+        for index in std::mem::take(&mut after.writes) {
+            core = Some(self.write(core.take(), index, &mut after, now));
+        }
+        drop(core);
+        if deferred && !self.attention.swap(true, Ordering::SeqCst) {
+            self.driver.wake();
+        }
+        self.conclude(after);
     }
 
-    pub(crate) fn poll(&self, _started: &Started, _waker: &Waker) -> Poll<Result<Outcome, Error>> {
-        Poll::Pending
-    }
-
-    pub(crate) fn block(
-        &self,
-        _ask: Ask,
-        _on_lost: Option<OnLost>,
-        _check: Option<(Duration, &mut dyn FnMut() -> bool)>,
-    ) -> Result<Outcome, Error> {
-        Err(Error::closed())
-    }
-
-    pub(crate) fn abandon(&self, _started: &Started) {}
-
-    pub(crate) fn cancel(&self, _operation: OperationId) {}
-
-    pub(crate) fn drop_lock(&self, _lock: LockId) {}
-
-    pub(crate) fn leave_held(&self, _lock: LockId) {}
-
-    pub(crate) fn lock_view(&self, _lock: LockId) -> LockView {
-        LockView {
-            lease: Duration::ZERO,
-            remaining: Duration::ZERO,
-            held: false,
-            lost: None,
+    /// Lets the driver know when it is needed.
+    fn publish(&self, core: &Core) {
+        let deadlines = [core.session.next_deadline(), core.look_at];
+        let next = deadlines.into_iter().flatten().min();
+        let next = next.unwrap_or(Micros::MAX);
+        if self.deadline.swap(next, Ordering::SeqCst) != next {
+            self.driver.wake_by(next);
         }
     }
 
-    pub(crate) fn on_lost(&self, _lock: LockId, _told: OnLost) {}
+    /// Does what must not be done under the lock.
+    fn conclude(&self, after: After) {
+        let After {
+            writes: _,
+            connects,
+            ends,
+            wakers,
+            done,
+            lost,
+            finished,
+        } = after;
+        for (line, reset) in ends {
+            // Before the descriptor is closed: a forked child may still have a copy of it, and then
+            // the system would go on telling of it.
+            line.socket.unwatch(&self.driver.registry);
+            line.socket.end(reset);
+        }
+        for (connection, address) in connects {
+            self.driver.send(Command::Connect {
+                client: self.number,
+                connection,
+                address,
+            });
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+        for (done, result) in done {
+            guarded(|| done(result));
+        }
+        for (told, reason) in lost {
+            guarded(|| told(reason));
+        }
+        if finished {
+            self.driver.send(Command::Dismiss(self.number));
+        }
+    }
 
-    pub(crate) fn poll_lost(&self, _lock: LockId, _waker: &Waker) -> Poll<LostReason> {
+    /// Begins an operation.
+    pub(crate) fn start(
+        &self,
+        ask: Ask,
+        on_lost: Option<OnLost>,
+        face: Face,
+    ) -> Started {
+        let now = clock::now();
+        let mut core = self.lock();
+        let face = core.insert_face(face, on_lost);
+        let operation = core.session.ask(ask, face, now);
+        let mut after = After::default();
+        core.settle(&mut after, now);
+        let entry = core.faces.get(face);
+        let known = entry.is_none_or(|entry| matches!(entry.face, Face::Done(_)));
+        self.finish(core, after, Writer::Either, now);
+        Started {
+            face,
+            operation,
+            known,
+        }
+    }
+
+    /// The result of an operation, if it is there; else `waker` is woken when it is.
+    pub(crate) fn poll(
+        &self,
+        started: &Started,
+        waker: &Waker,
+    ) -> Poll<Result<Outcome, Error>> {
+        if !self.is_of_this_process() {
+            return Poll::Ready(Err(Error::forked()));
+        }
+        let mut core = self.lock();
+        if let Some(result) = core.take_result(started.face) {
+            return Poll::Ready(result);
+        }
+        if let Some(entry) = core.faces.get_mut(started.face)
+            && let Face::Waiting(known) = &mut entry.face
+        {
+            match known {
+                Some(known) => known.clone_from(waker),
+                None => *known = Some(waker.clone()),
+            }
+        }
         Poll::Pending
     }
+
+    /// The future of an operation is dropped.
+    pub(crate) fn abandon(&self, started: &Started) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        let now = clock::now();
+        let mut core = self.lock();
+        core.abandon(started.face, started.operation, now);
+        self.finish(core, After::default(), Writer::Either, now);
+    }
+
+    pub(crate) fn cancel(&self, operation: OperationId) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        let now = clock::now();
+        let mut core = self.lock();
+        core.session.cancel(operation, now);
+        self.finish(core, After::default(), Writer::Either, now);
+    }
+
+    pub(crate) fn drop_lock(&self, lock: LockId) {
+        let now = clock::now();
+        let mut core = self.lock();
+        core.drop_lock(lock, now);
+        self.finish(core, After::default(), Writer::Either, now);
+    }
+
+    pub(crate) fn leave_held(&self, lock: LockId) {
+        let now = clock::now();
+        let mut core = self.lock();
+        core.watches.remove(&lock);
+        core.session.leave_held(lock);
+        self.finish(core, After::default(), Writer::Either, now);
+    }
+
+    pub(crate) fn lock_view(&self, lock: LockId) -> LockView {
+        let view = self.lock().session.view_lock(lock, clock::now());
+        LockView {
+            lease: Duration::from_micros(view.map_or(0, |view| view.lease)),
+            remaining: Duration::from_micros(view.map_or(0, |view| view.remaining)),
+            held: view.is_some_and(|view| view.held),
+            lost: view.and_then(|view| view.lost),
+        }
+    }
+
+    pub(crate) fn on_lost(&self, lock: LockId, told: OnLost) {
+        let mut core = self.lock();
+        match core.session.view_lock(lock, 0).and_then(|view| view.lost) {
+            Some(reason) => {
+                drop(core);
+                told(reason);
+            }
+            None => core.watches.entry(lock).or_default().callbacks.push(told),
+        }
+    }
+
+    pub(crate) fn poll_lost(&self, lock: LockId, waker: &Waker) -> Poll<LostReason> {
+        let mut core = self.lock();
+        if let Some(reason) = core.session.view_lock(lock, 0).and_then(|view| view.lost) {
+            return Poll::Ready(reason);
+        }
+        let watch = core.watches.entry(lock).or_default();
+        if !watch.wakers.iter().any(|known| known.will_wake(waker)) {
+            watch.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    /// The last handle is gone.
+    fn retire(&self) {
+        let now = clock::now();
+        let mut core = self.lock();
+        core.session.retire(now);
+        self.finish(core, After::default(), Writer::Either, now);
+    }
+
+    pub(crate) fn deadline(&self) -> Micros {
+        self.deadline.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn wants_attention(&self) -> bool {
+        self.attention.load(Ordering::SeqCst)
+    }
+
+    /// The driver looks at this client: at its deadlines, and at what it is asked to write.
+    pub(crate) fn attend(&self, now: Micros) {
+        let asked = self.attention.swap(false, Ordering::SeqCst);
+        let due = self.deadline() <= now;
+        if !asked && !due {
+            return;
+        }
+        let mut core = self.lock();
+        let mut after = After::default();
+        if due {
+            core.session.handle_due(now);
+            self.take_back_lines(&mut core, now);
+        }
+        if asked {
+            let lines = core.lines.iter().enumerate();
+            let open = lines.filter(|(_, line)| line.is_some());
+            after.writes = open.map(|(index, _)| index as u32).collect();
+        }
+        self.finish(core, after, Writer::Caller, now);
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {}", self.number)
+    }
+}
+
+fn micros(time: Duration) -> Micros {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+/// A panic of a callback must not end the driver's thread.
+fn guarded(call: impl FnOnce()) {
+    // The panic hook has already reported it.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
 }

@@ -13,8 +13,12 @@
 
 mod acquire;
 mod address;
+mod block;
 pub mod blocking;
 mod call;
+mod core;
+mod driver;
+mod flow;
 mod instance;
 mod lock;
 mod options;

@@ -196,6 +196,11 @@ impl Session {
         }
     }
 
+    /// Whether this is about the present try of a connection.
+    pub(crate) fn is_current(&self, id: ConnectionId) -> bool {
+        self.current(id).is_some()
+    }
+
     /// The connection that is meant, unless the news is about an earlier try.
     pub(super) fn current(&self, id: ConnectionId) -> Option<usize> {
         let index = id.index as usize;

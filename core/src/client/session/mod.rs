@@ -31,8 +31,7 @@ mod tests;
 mod tries;
 
 pub(crate) use close::Life;
-pub(crate) use lock::LockView;
-pub(crate) use slab::{LockId, OperationId};
+pub(crate) use slab::{FaceId, LockId, OperationId, Slab};
 
 use super::address::Address;
 use super::view::{KeyState, LockPage, Status, Waiters};
@@ -44,7 +43,6 @@ use lock::HeldLock;
 use moved::Active;
 use operation::Operation;
 use recent::Recent;
-use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -79,10 +77,6 @@ pub(crate) struct ConnectionId {
     pub(crate) index: u32,
     pub(crate) epoch: u32,
 }
-
-/// Who is told the result of an operation: a number that means something to the caller.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FaceId(pub(crate) u64);
 
 /// What is to be done outside.
 #[derive(Clone, PartialEq, Eq, Debug)]

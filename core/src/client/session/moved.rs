@@ -97,15 +97,13 @@ impl Session {
 
     /// A place for one more connection.
     fn additional_place(&mut self, address: &Address) -> Option<usize> {
-        let additional = Connection::new(address.clone(), false);
+        let mut additional = Connection::new(address.clone(), false);
         let free = (self.registered..self.connections.len())
             .find(|index| self.connections[*index].state == State::Down { again: None });
         if let Some(index) = free {
-            let epoch = self.connections[index].epoch;
-            self.connections[index] = Connection {
-                epoch,
-                ..additional
-            };
+            // News of tries in the same place before are still on their way.
+            additional.epoch = self.connections[index].epoch;
+            self.connections[index] = additional;
             return Some(index);
         }
         if self.connections.len() >= self.registered + ADDITIONAL_MAX {

@@ -17,8 +17,12 @@ pub(crate) struct OperationId(pub(super) Slot);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct LockId(pub(super) Slot);
 
+/// Names who is told the result of an operation; never used twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct FaceId(Slot);
+
 /// What names values of one kind.
-pub(super) trait Id: Copy {
+pub(crate) trait Id: Copy {
     fn of(slot: Slot) -> Self;
     fn slot(self) -> Slot;
 }
@@ -26,6 +30,16 @@ pub(super) trait Id: Copy {
 impl Id for OperationId {
     fn of(slot: Slot) -> OperationId {
         OperationId(slot)
+    }
+
+    fn slot(self) -> Slot {
+        self.0
+    }
+}
+
+impl Id for FaceId {
+    fn of(slot: Slot) -> FaceId {
+        FaceId(slot)
     }
 
     fn slot(self) -> Slot {
@@ -48,14 +62,14 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-pub(super) struct Slab<I, T> {
+pub(crate) struct Slab<I, T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
     id: PhantomData<I>,
 }
 
 impl<I: Id, T> Slab<I, T> {
-    pub(super) fn new() -> Slab<I, T> {
+    pub(crate) fn new() -> Slab<I, T> {
         Slab {
             entries: Vec::new(),
             free: Vec::new(),
@@ -67,7 +81,7 @@ impl<I: Id, T> Slab<I, T> {
         self.entries.len() - self.free.len()
     }
 
-    pub(super) fn insert(&mut self, value: T) -> I {
+    pub(crate) fn insert(&mut self, value: T) -> I {
         let index = self.free.pop().unwrap_or_else(|| {
             let index = u32::try_from(self.entries.len())
                 .expect("fewer than four billion values: each is limited elsewhere");
@@ -85,7 +99,7 @@ impl<I: Id, T> Slab<I, T> {
         })
     }
 
-    pub(super) fn get(&self, id: I) -> Option<&T> {
+    pub(crate) fn get(&self, id: I) -> Option<&T> {
         let slot = id.slot();
         let entry = self.entries.get(slot.index as usize)?;
         entry
@@ -94,14 +108,14 @@ impl<I: Id, T> Slab<I, T> {
             .filter(|_| entry.generation == slot.generation)
     }
 
-    pub(super) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         let slot = id.slot();
         let entry = self.entries.get_mut(slot.index as usize)?;
         let current = entry.generation == slot.generation;
         entry.value.as_mut().filter(|_| current)
     }
 
-    pub(super) fn remove(&mut self, id: I) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: I) -> Option<T> {
         let slot = id.slot();
         let entry = self.entries.get_mut(slot.index as usize)?;
         if entry.generation != slot.generation {

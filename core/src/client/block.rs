@@ -1,0 +1,202 @@
+//! Blocking calls. Where nobody else uses the connection the calling thread reads its answer from the socket itself,
+//! so that one call at a time costs no change of threads; else it sleeps until the driver wakes it.
+
+use super::acquire::OnLost;
+use super::core::{After, Face, Reader};
+use super::driver::clock;
+use super::driver::socket::Socket;
+use super::instance::{Instance, Started, Writer};
+use super::session::{Ask, ConnectionId, OperationId, Outcome};
+use crate::error::Error;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// How often a call looks whether it is to go on, and how it asks.
+pub(crate) type Check<'a> = Option<(Duration, &'a mut dyn FnMut() -> bool)>;
+
+/// What came of reading the socket oneself.
+enum Led {
+    Done(Result<Outcome, Error>),
+    /// The driver reads from here on.
+    Leave,
+    /// A signal came, or something that was not the answer.
+    GoOn,
+}
+
+impl Instance {
+    /// Does an operation on this thread.
+    pub(crate) fn block(
+        &self,
+        ask: Ask,
+        on_lost: Option<OnLost>,
+        mut check: Check<'_>,
+    ) -> Result<Outcome, Error> {
+        let now = clock::now();
+        let mut core = self.lock();
+        let face = core.insert_face(Face::Waiting(None), on_lost);
+        let operation = core.session.ask(ask, face, now);
+        let started = Started {
+            face,
+            operation,
+            known: false,
+        };
+        let mut after = After::default();
+        core.settle(&mut after, now);
+        let result = core.take_result(face);
+        let lead = match (&result, operation) {
+            (None, Some(operation)) => self.take_lead(&mut core, operation),
+            _ => None,
+        };
+        self.finish(core, after, Writer::Caller, now);
+        if let Some(result) = result {
+            return result;
+        }
+        let guard = Guard {
+            instance: self,
+            started,
+        };
+        let result = self.wait(started, lead, &mut check);
+        std::mem::forget(guard);
+        result
+    }
+
+    fn wait(
+        &self,
+        started: Started,
+        lead: Option<(ConnectionId, Arc<Socket>)>,
+        check: &mut Check<'_>,
+    ) -> Result<Outcome, Error> {
+        if let Some((connection, socket)) = lead {
+            loop {
+                match self.lead(started, connection, &socket) {
+                    Led::Done(result) => return result,
+                    Led::Leave => break,
+                    Led::GoOn => {
+                        if let Some((_, go_on)) = check
+                            && !go_on()
+                        {
+                            self.leave(connection);
+                            self.abandon(&started);
+                            return Err(Error::cancelled());
+                        }
+                    }
+                }
+            }
+        }
+        PARKER.with(|waker| self.park(started, waker, check))
+    }
+
+    /// Makes this thread the reader of the connection that its operation alone uses.
+    fn take_lead(
+        &self,
+        core: &mut super::core::Core,
+        operation: OperationId,
+    ) -> Option<(ConnectionId, Arc<Socket>)> {
+        let id = core.session.connection_of(operation)?;
+        if core.session.under_way(id) != 1 {
+            return None;
+        }
+        let line = core.line(id)?;
+        if line.blocked {
+            return None;
+        }
+        match line.reader {
+            Reader::Driver => line.socket.unwatch(&self.driver.registry),
+            Reader::Nobody(_) => {}
+            Reader::DriverNow | Reader::Caller => return None,
+        }
+        line.reader = Reader::Caller;
+        Some((id, line.socket.clone()))
+    }
+
+    /// Reads once and handles what came, for whomever it is.
+    fn lead(&self, started: Started, id: ConnectionId, socket: &Socket) -> Led {
+        let mut buffer = [0; 4096];
+        let read = socket.read_waiting(&mut buffer);
+        if matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::Interrupted) {
+            return Led::GoOn;
+        }
+        let now = clock::now();
+        let mut core = self.lock();
+        let came = self.take_read(&mut core, id, read, &buffer, now);
+        let mut after = After::default();
+        core.settle(&mut after, now);
+        let result = core.take_result(started.face);
+        let elsewhere = match started.operation {
+            Some(operation) => core.session.connection_of(operation) != Some(id),
+            None => true,
+        };
+        let led = match result {
+            Some(result) => Led::Done(result),
+            None if !came || elsewhere => Led::Leave,
+            None => {
+                self.finish(core, after, Writer::Caller, now);
+                return Led::GoOn;
+            }
+        };
+        core.leave_line(id, &self.driver.registry, now);
+        self.finish(core, after, Writer::Caller, now);
+        led
+    }
+
+    fn leave(&self, id: ConnectionId) {
+        let now = clock::now();
+        let mut core = self.lock();
+        core.leave_line(id, &self.driver.registry, now);
+        self.finish(core, After::default(), Writer::Caller, now);
+    }
+
+    fn park(
+        &self,
+        started: Started,
+        waker: &Waker,
+        check: &mut Check<'_>,
+    ) -> Result<Outcome, Error> {
+        loop {
+            if let std::task::Poll::Ready(result) = self.poll(&started, waker) {
+                return result;
+            }
+            match check {
+                None => std::thread::park(),
+                Some((every, go_on)) => {
+                    std::thread::park_timeout(*every);
+                    if !go_on() {
+                        self.abandon(&started);
+                        return Err(Error::cancelled());
+                    }
+                }
+            }
+        }
+    }
+}
+
+thread_local! {
+    static PARKER: Waker = Waker::from(Arc::new(Parker(std::thread::current())));
+}
+
+/// Wakes a thread that waits for its call.
+struct Parker(Thread);
+
+impl Wake for Parker {
+    fn wake(self: Arc<Parker>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Parker>) {
+        self.0.unpark();
+    }
+}
+
+/// Gives an operation up if its thread unwinds, out of `go_on` for example.
+struct Guard<'a> {
+    instance: &'a Instance,
+    started: Started,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.instance.abandon(&self.started);
+    }
+}

@@ -1,0 +1,207 @@
+//! What stands behind a client's one lock: the session, who waits for what, and the sockets. What may take
+//! time or call back is not done here but collected in [`After`] and done without the lock.
+
+use super::acquire::OnLost;
+use super::address::Address;
+use super::driver::socket::Socket;
+use super::session::{
+    ConnectionId, Effect, FaceId, LockId, Micros, OperationId, Outcome, Session, Slab,
+};
+use crate::error::{Error, LostReason};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+pub(crate) type Done = Box<dyn FnOnce(Result<Outcome, Error>) + Send>;
+
+/// Who is told the result of an operation.
+pub(crate) enum Face {
+    /// A future, or a thread that waits.
+    Waiting(Option<Waker>),
+    Callback(Done),
+    /// The result, until the future or thread takes it.
+    Done(Result<Outcome, Error>),
+}
+
+pub(super) struct FaceEntry {
+    pub(super) face: Face,
+    on_lost: Option<OnLost>,
+}
+
+/// Who is told that a lock is lost.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) callbacks: Vec<OnLost>,
+    pub(super) wakers: Vec<Waker>,
+}
+
+/// Who reads a socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reader {
+    /// The driver, which watches it.
+    Driver,
+    /// The driver is at it at this moment.
+    DriverNow,
+    /// A blocking call; the driver does not watch it.
+    Caller,
+    /// Nobody since then: blocking calls follow each other closely, and the next one is expected.
+    Nobody(Micros),
+}
+
+/// A connection's socket.
+pub(super) struct Line {
+    pub(super) socket: Arc<Socket>,
+    pub(super) epoch: u32,
+    pub(super) reader: Reader,
+    /// Some thread is writing, and will look for more before it ends.
+    pub(super) writing: bool,
+    /// The kernel takes no more; the driver waits until it does.
+    pub(super) blocked: bool,
+    /// What the kernel did not take.
+    pub(super) unsent: Vec<u8>,
+    /// A buffer to be used again.
+    pub(super) spare: Vec<u8>,
+}
+
+pub(super) struct Core {
+    pub(super) session: Session,
+    pub(super) faces: Slab<FaceId, FaceEntry>,
+    pub(super) watches: HashMap<LockId, Watch>,
+    pub(super) lines: Vec<Option<Line>>,
+    /// When the driver looks for sockets that nobody reads any more.
+    pub(super) look_at: Option<Micros>,
+    pub(super) finished: bool,
+}
+
+/// What is left to be done without the lock.
+#[derive(Default)]
+pub(super) struct After {
+    pub(super) writes: Vec<u32>,
+    pub(super) connects: Vec<(ConnectionId, Address)>,
+    pub(super) ends: Vec<(Line, bool)>,
+    pub(super) wakers: Vec<Waker>,
+    pub(super) done: Vec<(Done, Result<Outcome, Error>)>,
+    pub(super) lost: Vec<(OnLost, LostReason)>,
+    pub(super) finished: bool,
+}
+
+impl Core {
+    pub(super) fn new(session: Session) -> Core {
+        Core {
+            session,
+            faces: Slab::new(),
+            watches: HashMap::new(),
+            lines: Vec::new(),
+            look_at: None,
+            finished: false,
+        }
+    }
+
+    pub(super) fn insert_face(&mut self, face: Face, on_lost: Option<OnLost>) -> FaceId {
+        self.faces.insert(FaceEntry { face, on_lost })
+    }
+
+    /// Takes the result of an operation, if it is there.
+    pub(super) fn take_result(&mut self, id: FaceId) -> Option<Result<Outcome, Error>> {
+        let entry = self.faces.get_mut(id)?;
+        if !matches!(entry.face, Face::Done(_)) {
+            return None;
+        }
+        match self.faces.remove(id)?.face {
+            Face::Done(result) => Some(result),
+            Face::Waiting(_) | Face::Callback(_) => None,
+        }
+    }
+
+    /// Nobody waits for this result any more.
+    pub(super) fn abandon(&mut self, id: FaceId, operation: Option<OperationId>, now: Micros) {
+        match self.faces.remove(id).map(|entry| entry.face) {
+            // Granted just now: nobody will have it.
+            Some(Face::Done(Ok(Outcome::Locked(grant)))) => self.drop_lock(grant.lock, now),
+            Some(Face::Done(_)) | None => {}
+            Some(Face::Waiting(_) | Face::Callback(_)) => {
+                if let Some(operation) = operation {
+                    self.session.cancel(operation, now);
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_lock(&mut self, lock: LockId, now: Micros) {
+        self.watches.remove(&lock);
+        self.session.drop_lock(lock, now);
+    }
+
+    pub(super) fn line(&mut self, id: ConnectionId) -> Option<&mut Line> {
+        let line = self.lines.get_mut(id.index as usize)?.as_mut()?;
+        (line.epoch == id.epoch).then_some(line)
+    }
+
+    /// Takes the effects out of the session.
+    pub(super) fn settle(&mut self, after: &mut After, now: Micros) {
+        while let Some(effect) = self.session.poll_effect() {
+            match effect {
+                Effect::Connect {
+                    connection,
+                    address,
+                } => after.connects.push((connection, address)),
+                Effect::Write { connection } => {
+                    if !after.writes.contains(&connection.index) {
+                        after.writes.push(connection.index);
+                    }
+                }
+                Effect::Close { connection, reset } => {
+                    if self.line(connection).is_some()
+                        && let Some(line) = self.lines[connection.index as usize].take()
+                    {
+                        after.ends.push((line, reset));
+                    }
+                }
+                Effect::Complete { face, result } => self.complete(face, result, after, now),
+                Effect::Lost { lock, reason } => {
+                    if let Some(watch) = self.watches.remove(&lock) {
+                        after.wakers.extend(watch.wakers);
+                        let told = watch.callbacks.into_iter().map(|told| (told, reason));
+                        after.lost.extend(told);
+                    }
+                }
+                Effect::Finished => {
+                    self.finished = true;
+                    after.finished = true;
+                }
+            }
+        }
+    }
+
+    fn complete(
+        &mut self,
+        id: FaceId,
+        result: Result<Outcome, Error>,
+        after: &mut After,
+        now: Micros,
+    ) {
+        let Some(entry) = self.faces.get_mut(id) else {
+            if let Ok(Outcome::Locked(grant)) = result {
+                self.drop_lock(grant.lock, now);
+            }
+            return;
+        };
+        if let Ok(Outcome::Locked(grant)) = &result
+            && let Some(told) = entry.on_lost.take()
+        {
+            let watch = self.watches.entry(grant.lock).or_default();
+            watch.callbacks.push(told);
+        }
+        match std::mem::replace(&mut entry.face, Face::Waiting(None)) {
+            Face::Waiting(waker) => {
+                after.wakers.extend(waker);
+                entry.face = Face::Done(result);
+            }
+            Face::Callback(done) => {
+                self.faces.remove(id);
+                after.done.push((done, result));
+            }
+            Face::Done(first) => entry.face = Face::Done(first),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The one background thread of a process: it waits on the sockets of all clients, makes their connections and
+//! watches their deadlines. It never keeps the process from ending.
+
+pub(crate) mod clock;
+pub(crate) mod dial;
+pub(crate) mod fork;
+pub(crate) mod socket;
+
+use super::address::Address;
+use super::instance::Instance;
+use super::session::{ConnectionId, Micros};
+use crate::error::{Error, ErrorKind};
+use dial::Dials;
+use mio::{Events, Poll, Token, Waker};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// The token of the driver's own waker.
+const WAKER: Token = Token(usize::MAX);
+/// Tokens of dials have this bit.
+const DIAL: usize = 1 << (usize::BITS - 2);
+/// A client's token leaves this many bits for its connections.
+const CONNECTION_BITS: u32 = 10;
+/// The driver reads into this buffer, for all sockets in turn.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// What others ask of the driver's thread.
+pub(crate) enum Command {
+    Adopt(Arc<Instance>),
+    Dismiss(usize),
+    Connect {
+        client: usize,
+        connection: ConnectionId,
+        address: Address,
+    },
+    Resolved {
+        client: usize,
+        connection: ConnectionId,
+        result: Result<Vec<SocketAddr>, String>,
+    },
+}
+
+/// The side of the driver that other threads see.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) registry: mio::Registry,
+    waker: Waker,
+    /// Until when the thread sleeps; 0 while it is awake and will look at everything before it sleeps.
+    sleeping_until: AtomicU64,
+    inbox: Mutex<Inbox>,
+    clients: AtomicUsize,
+}
+
+type Inbox = Vec<Command>;
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Command")
+    }
+}
+
+/// Drivers of this process and of those it was forked from, which are never touched again.
+struct Link {
+    generation: u32,
+    driver: Arc<Driver>,
+    next: OnceLock<Box<Link>>,
+}
+
+static FIRST: OnceLock<Box<Link>> = OnceLock::new();
+
+impl Driver {
+    /// The driver of this process, started if need be.
+    pub(crate) fn of_this_process() -> Result<Arc<Driver>, Error> {
+        fork::watch();
+        let generation = fork::generation();
+        let mut place = &FIRST;
+        loop {
+            let link = match place.get() {
+                Some(link) => link,
+                None => {
+                    let driver = Driver::start().map_err(|error| {
+                        let text = format!("the client's background thread cannot start: {error}");
+                        Error::new(ErrorKind::ConnectionFailed, text)
+                    })?;
+                    // If another thread was faster, this driver's thread ends with its last handle.
+                    let _ = place.set(Box::new(Link {
+                        generation,
+                        driver,
+                        next: OnceLock::new(),
+                    }));
+                    continue;
+                }
+            };
+            if link.generation == generation {
+                return Ok(link.driver.clone());
+            }
+            place = &link.next;
+        }
+    }
+
+    fn start() -> io::Result<Arc<Driver>> {
+        let poll = Poll::new()?;
+        let driver = Arc::new(Driver {
+            registry: poll.registry().try_clone()?,
+            waker: Waker::new(poll.registry(), WAKER)?,
+            sleeping_until: AtomicU64::new(0),
+            inbox: Mutex::default(),
+            clients: AtomicUsize::new(0),
+        });
+        let thread = Thread {
+            poll,
+            driver: driver.clone(),
+            clients: BTreeMap::new(),
+            dials: Dials::default(),
+            buffer: vec![0; READ_BUFFER].into_boxed_slice(),
+        };
+        std::thread::Builder::new()
+            .name("fairlock".to_owned())
+            .spawn(move || thread.run())?;
+        Ok(driver)
+    }
+
+    /// A number for a new client.
+    pub(crate) fn new_client(&self) -> usize {
+        self.clients.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The token of a client's connection.
+    pub(crate) fn token(client: usize, connection: u32) -> Token {
+        Token(client << CONNECTION_BITS | connection as usize)
+    }
+
+    pub(crate) fn send(&self, command: Command) {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        inbox.push(command);
+        drop(inbox);
+        self.wake();
+    }
+
+    /// Sees to it that the thread looks at everything before it sleeps on.
+    pub(crate) fn wake(&self) {
+        if self.sleeping_until.swap(0, Ordering::SeqCst) != 0 {
+            // It fails only if the descriptor is gone, and that is the process's end.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// The same, unless the thread wakes by itself by then.
+    pub(crate) fn wake_by(&self, deadline: Micros) {
+        if deadline < self.sleeping_until.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+}
+
+/// What only the thread has.
+struct Thread {
+    poll: Poll,
+    driver: Arc<Driver>,
+    clients: BTreeMap<usize, Arc<Instance>>,
+    dials: Dials,
+    buffer: Box<[u8]>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            // A panic is a bug; the other clients of the process need not pay for it.
+            let step = catch_unwind(AssertUnwindSafe(|| self.step(&mut events)));
+            if let Ok(Err(_)) = step {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    fn step(&mut self, events: &mut Events) -> io::Result<()> {
+        let timeout = self.look_around();
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        self.driver.sleeping_until.store(0, Ordering::SeqCst);
+        // Sockets before deadlines: after a standstill what has come counts before what has not.
+        for event in events.iter() {
+            let token = event.token();
+            if token == WAKER {
+                continue;
+            }
+            if token.0 & DIAL != 0 {
+                self.dials.handle_event(token, &self.driver);
+                continue;
+            }
+            let client = self.clients.get(&(token.0 >> CONNECTION_BITS));
+            let Some(client) = client.cloned() else {
+                continue;
+            };
+            let index = (token.0 & ((1 << CONNECTION_BITS) - 1)) as u32;
+            if event.is_writable() {
+                client.handle_writable(index);
+            }
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                client.handle_readable(index, &mut self.buffer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what has come up meanwhile, and says how long there is nothing to do.
+    fn look_around(&mut self) -> Option<Duration> {
+        loop {
+            self.handle_commands();
+            let now = clock::now();
+            self.dials.handle_due(now, &self.driver);
+            for client in self.clients.values() {
+                client.attend(now);
+            }
+            let until = self.next_deadline();
+            self.driver.sleeping_until.store(until, Ordering::SeqCst);
+            // What others did before they saw this is seen here; what they do now wakes the poll.
+            let asked = self.clients.values().any(|client| client.wants_attention());
+            let commands = !self.lock_inbox().is_empty();
+            if !asked && !commands && self.next_deadline() >= until {
+                if until == Micros::MAX {
+                    return None;
+                }
+                let left = until.saturating_sub(clock::now());
+                return Some(Duration::from_micros(left));
+            }
+            self.driver.sleeping_until.store(0, Ordering::SeqCst);
+        }
+    }
+
+    fn next_deadline(&self) -> Micros {
+        let clients = self.clients.values().map(|client| client.deadline());
+        clients
+            .chain(self.dials.next_deadline())
+            .min()
+            .unwrap_or(Micros::MAX)
+    }
+
+    fn lock_inbox(&self) -> std::sync::MutexGuard<'_, Inbox> {
+        self.driver
+            .inbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle_commands(&mut self) {
+        loop {
+            let commands = std::mem::take(&mut *self.lock_inbox());
+            if commands.is_empty() {
+                return;
+            }
+            for command in commands {
+                match command {
+                    Command::Adopt(client) => {
+                        self.clients.insert(client.number(), client);
+                    }
+                    Command::Dismiss(client) => {
+                        self.clients.remove(&client);
+                    }
+                    Command::Connect {
+                        client,
+                        connection,
+                        address,
+                    } => {
+                        if let Some(client) = self.clients.get(&client) {
+                            let client = client.clone();
+                            self.dials
+                                .start(client, connection, &address, &self.driver);
+                        }
+                    }
+                    Command::Resolved {
+                        client,
+                        connection,
+                        result,
+                    } => {
+                        if let Some(client) = self.clients.get(&client) {
+                            let client = client.clone();
+                            self.dials
+                                .resolved(client, connection, result, &self.driver);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

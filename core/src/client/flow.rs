@@ -1,0 +1,308 @@
+//! Bytes between a client's session and its sockets. Whoever makes bytes writes them if nobody else is writing to that socket;
+//! who is writing looks for more before it ends, so what is ready together leaves together.
+
+use super::core::{After, Core, Line, Reader};
+use super::driver::clock;
+use super::driver::dial::plain;
+use super::driver::socket::Socket;
+use super::driver::Driver;
+use super::instance::{Instance, Writer};
+use super::session::{ConnectionId, Micros};
+use mio::Interest;
+use std::io;
+use std::sync::{Arc, MutexGuard};
+
+/// The driver takes a socket back that blocking calls have not used for this long.
+const TAKE_BACK_AFTER: Micros = 20_000;
+
+impl Instance {
+    /// The driver has made a connection.
+    pub(crate) fn connected(&self, connection: ConnectionId, stream: mio::net::TcpStream) {
+        let token = Driver::token(self.number(), connection.index);
+        let watched = Socket::new(stream, token).and_then(|socket| {
+            socket.watch(&self.driver.registry, Interest::READABLE)?;
+            Ok(Arc::new(socket))
+        });
+        let now = clock::now();
+        let mut core = self.lock();
+        match watched {
+            Ok(socket) => {
+                let index = connection.index as usize;
+                if core.lines.len() <= index {
+                    core.lines.resize_with(index + 1, || None);
+                }
+                core.session.handle_connected(connection, now);
+                if core.session.is_current(connection) {
+                    core.lines[index] = Some(Line {
+                        socket,
+                        epoch: connection.epoch,
+                        reader: Reader::Driver,
+                        writing: false,
+                        blocked: false,
+                        unsent: Vec::new(),
+                        spare: Vec::new(),
+                    });
+                } else {
+                    socket.unwatch(&self.driver.registry);
+                }
+            }
+            Err(error) => {
+                let text = plain(&error.to_string());
+                core.session.handle_connect_failed(connection, text, now);
+            }
+        }
+        self.finish(core, After::default(), Writer::Caller, now);
+    }
+
+    /// The driver could not make a connection.
+    pub(crate) fn connect_failed(&self, connection: ConnectionId, text: String) {
+        let now = clock::now();
+        let mut core = self.lock();
+        core.session.handle_connect_failed(connection, text, now);
+        self.finish(core, After::default(), Writer::Caller, now);
+    }
+
+    /// Writes what a connection has to say, unless somebody is at it.
+    pub(super) fn write<'a>(
+        &'a self,
+        core: Option<MutexGuard<'a, Core>>,
+        index: u32,
+        after: &mut After,
+        now: Micros,
+    ) -> MutexGuard<'a, Core> {
+        let mut core = core.unwrap_or_else(|| self.lock());
+        let Some(Some(line)) = core.lines.get_mut(index as usize) else {
+            return core;
+        };
+        if line.writing || line.blocked {
+            return core;
+        }
+        let id = ConnectionId {
+            index,
+            epoch: line.epoch,
+        };
+        let mut buffer = std::mem::take(&mut line.spare);
+        loop {
+            debug_assert!(buffer.is_empty(), "a spare buffer is empty");
+            core.session.take_outgoing(id, &mut buffer);
+            let Some(line) = core.line(id) else {
+                return core;
+            };
+            if buffer.is_empty() {
+                line.writing = false;
+                line.spare = buffer;
+                return core;
+            }
+            line.writing = true;
+            let socket = line.socket.clone();
+            drop(core);
+            let written = write_all(&socket, &buffer);
+            core = self.lock();
+            let Some(line) = core.line(id) else {
+                return core;
+            };
+            match written {
+                Ok(written) if written == buffer.len() => buffer.clear(),
+                Ok(written) => {
+                    line.writing = false;
+                    line.block(buffer.split_off(written), &self.driver.registry);
+                    return core;
+                }
+                Err(error) => {
+                    line.writing = false;
+                    let text = format!("writing failed: {}", plain(&error.to_string()));
+                    core.session.handle_closed(id, text, now);
+                    core.settle(after, now);
+                    return core;
+                }
+            }
+        }
+    }
+
+    /// The driver hears that a socket takes bytes again.
+    pub(crate) fn handle_writable(&self, index: u32) {
+        let now = clock::now();
+        let mut core = self.lock();
+        let Some(Some(line)) = core.lines.get_mut(index as usize) else {
+            return;
+        };
+        if !line.blocked {
+            return;
+        }
+        let id = ConnectionId {
+            index,
+            epoch: line.epoch,
+        };
+        let mut after = After::default();
+        match write_all(&line.socket, &line.unsent) {
+            Ok(written) if written == line.unsent.len() => {
+                line.unsent = Vec::new();
+                line.blocked = false;
+                line.watch_again(&self.driver.registry);
+                after.writes.push(index);
+            }
+            Ok(written) => {
+                line.unsent.drain(..written);
+            }
+            Err(error) => {
+                let text = format!("writing failed: {}", plain(&error.to_string()));
+                core.session.handle_closed(id, text, now);
+            }
+        }
+        self.finish(core, after, Writer::Caller, now);
+    }
+
+    /// The driver hears that there is something to read.
+    pub(crate) fn handle_readable(&self, index: u32, buffer: &mut [u8]) {
+        let mut core = self.lock();
+        loop {
+            let Some(Some(line)) = core.lines.get_mut(index as usize) else {
+                return;
+            };
+            if line.reader != Reader::Driver {
+                return;
+            }
+            line.reader = Reader::DriverNow;
+            let id = ConnectionId {
+                index,
+                epoch: line.epoch,
+            };
+            let socket = line.socket.clone();
+            drop(core);
+            let read = socket.read(buffer);
+            let now = clock::now();
+            core = self.lock();
+            match core.line(id) {
+                Some(line) => line.reader = Reader::Driver,
+                None => return,
+            }
+            let full = matches!(read, Ok(read) if read == buffer.len());
+            let more = self.take_read(&mut core, id, read, buffer, now);
+            self.finish(core, After::default(), Writer::Caller, now);
+            // The system tells of each arrival, so what comes after a short read makes an event of its own.
+            if !more || !full {
+                return;
+            }
+            core = self.lock();
+        }
+    }
+
+    /// Gives the session what was read. False if there was nothing to read.
+    pub(super) fn take_read(
+        &self,
+        core: &mut Core,
+        id: ConnectionId,
+        read: io::Result<usize>,
+        buffer: &[u8],
+        now: Micros,
+    ) -> bool {
+        match read {
+            Ok(0) => {
+                let text = "the server closed the connection".to_owned();
+                core.session.handle_closed(id, text, now);
+                true
+            }
+            Ok(read) => {
+                core.session.handle_bytes(id, &buffer[..read], now);
+                true
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                false
+            }
+            Err(error) => {
+                let text = plain(&error.to_string());
+                core.session.handle_closed(id, text, now);
+                true
+            }
+        }
+    }
+
+    /// The driver watches the sockets again that blocking calls no longer use.
+    pub(super) fn take_back_lines(&self, core: &mut Core, now: Micros) {
+        if core.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        core.look_at = None;
+        let mut next: Option<Micros> = None;
+        for line in core.lines.iter_mut().flatten() {
+            if let Reader::Nobody(since) = line.reader {
+                let at = since + TAKE_BACK_AFTER;
+                if at <= now {
+                    line.give_to_driver(&self.driver.registry);
+                } else {
+                    next = Some(next.map_or(at, |next| next.min(at)));
+                }
+            }
+        }
+        core.look_at = next;
+    }
+}
+
+impl Core {
+    /// A blocking call has read its answer; the next one is expected soon.
+    pub(super) fn leave_line(&mut self, id: ConnectionId, registry: &mio::Registry, now: Micros) {
+        let quiet = self.session.under_way(id) == 0;
+        let Some(line) = self.line(id) else {
+            return;
+        };
+        if quiet {
+            line.reader = Reader::Nobody(now);
+            self.look_at.get_or_insert(now + TAKE_BACK_AFTER);
+        } else {
+            line.give_to_driver(registry);
+        }
+    }
+}
+
+impl Line {
+    fn interest(&self) -> Interest {
+        if self.blocked {
+            Interest::READABLE | Interest::WRITABLE
+        } else {
+            Interest::READABLE
+        }
+    }
+
+    /// The driver watches this socket from now on; it hears at once of what is already there.
+    pub(super) fn give_to_driver(&mut self, registry: &mio::Registry) {
+        self.reader = Reader::Driver;
+        // Without a watch the connection's probe will find it silent and give it up.
+        let _ = self.socket.watch(registry, self.interest());
+    }
+
+    fn watch_again(&mut self, registry: &mio::Registry) {
+        match self.reader {
+            Reader::Driver | Reader::DriverNow => {
+                let _ = self.socket.watch_again(registry, self.interest());
+            }
+            Reader::Caller | Reader::Nobody(_) => self.give_to_driver(registry),
+        }
+    }
+
+    /// The kernel takes no more: the driver goes on when it does.
+    fn block(&mut self, rest: Vec<u8>, registry: &mio::Registry) {
+        self.unsent = rest;
+        self.blocked = true;
+        self.watch_again(registry);
+    }
+}
+
+/// Writes until the kernel takes no more.
+fn write_all(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match socket.write(&bytes[written..]) {
+            Ok(0) => break,
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
+}
