@@ -172,7 +172,8 @@ impl<T> Future for Running<T> {
                 let started = place.instance.start(ask, on_lost, face);
                 // No waker would come for what is known at once.
                 if started.known
-                    && let Poll::Ready(outcome) = place.instance.poll(&started, context.waker()) {
+                    && let Poll::Ready(outcome) = place.instance.poll(&started, context.waker())
+                {
                     return Poll::Ready(outcome.map(|outcome| finish(outcome, &place)));
                 }
                 *state = State::Under {

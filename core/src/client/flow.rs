@@ -2,10 +2,10 @@
 //! who is writing looks for more before it ends, so what is ready together leaves together.
 
 use super::core::{After, Core, Line, Reader};
+use super::driver::Driver;
 use super::driver::clock;
 use super::driver::dial::plain;
 use super::driver::socket::Socket;
-use super::driver::Driver;
 use super::instance::{Instance, Writer};
 use super::session::{ConnectionId, Micros};
 use mio::Interest;

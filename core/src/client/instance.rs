@@ -2,8 +2,8 @@
 //! thread on the other.
 
 use super::acquire::OnLost;
-use super::core::{After, Core};
 pub(crate) use super::core::Face;
+use super::core::{After, Core};
 use super::driver::{Command, Driver, clock, fork};
 use super::options::{FollowMoves, Options};
 use super::session::{Ask, FaceId, LockId, Micros, OperationId, Outcome, Session, Settings};
@@ -262,12 +262,7 @@ impl Instance {
     }
 
     /// Begins an operation.
-    pub(crate) fn start(
-        &self,
-        ask: Ask,
-        on_lost: Option<OnLost>,
-        face: Face,
-    ) -> Started {
+    pub(crate) fn start(&self, ask: Ask, on_lost: Option<OnLost>, face: Face) -> Started {
         let now = clock::now();
         let mut core = self.lock();
         let face = core.insert_face(face, on_lost);
@@ -285,11 +280,7 @@ impl Instance {
     }
 
     /// The result of an operation, if it is there; else `waker` is woken when it is.
-    pub(crate) fn poll(
-        &self,
-        started: &Started,
-        waker: &Waker,
-    ) -> Poll<Result<Outcome, Error>> {
+    pub(crate) fn poll(&self, started: &Started, waker: &Waker) -> Poll<Result<Outcome, Error>> {
         if !self.is_of_this_process() {
             return Poll::Ready(Err(Error::forked()));
         }

@@ -72,7 +72,10 @@ impl Dials {
             .name("fairlock-lookup".to_owned())
             .spawn(lookup);
         if let Err(error) = thread {
-            client.connect_failed(connection, format!("no thread to look the name up: {error}"));
+            client.connect_failed(
+                connection,
+                format!("no thread to look the name up: {error}"),
+            );
         }
     }
 

@@ -272,8 +272,7 @@ impl Thread {
                     } => {
                         if let Some(client) = self.clients.get(&client) {
                             let client = client.clone();
-                            self.dials
-                                .start(client, connection, &address, &self.driver);
+                            self.dials.start(client, connection, &address, &self.driver);
                         }
                     }
                     Command::Resolved {

@@ -64,7 +64,11 @@ impl Socket {
         Ok(read)
     }
 
-    pub(crate) fn watch(&self, registry: &mio::Registry, interest: mio::Interest) -> io::Result<()> {
+    pub(crate) fn watch(
+        &self,
+        registry: &mio::Registry,
+        interest: mio::Interest,
+    ) -> io::Result<()> {
         let fd = self.stream.as_raw_fd();
         registry.register(&mut mio::unix::SourceFd(&fd), self.token, interest)
     }

@@ -5,7 +5,7 @@ use super::operation::{Age, Kind, Operation, Place, Sent};
 use super::repeat::CancelCopy;
 use super::slab::OperationId;
 use super::tries::Tries;
-use super::{FaceId, Micros, MILLISECOND, Outcome, SECOND, Session};
+use super::{FaceId, MILLISECOND, Micros, Outcome, SECOND, Session};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Key, Millis, Request, Tag, Token, Wait};
 

@@ -13,7 +13,10 @@ const LAST_WORDS: Micros = SECOND;
 pub(crate) enum Life {
     Open,
     /// Closed: what was held is being released, at most until then.
-    Closing { until: Micros, faces: Vec<FaceId> },
+    Closing {
+        until: Micros,
+        faces: Vec<FaceId>,
+    },
     /// Nobody has a handle any more: what is said in the background is said to its end.
     Retiring,
     Over,

@@ -19,7 +19,9 @@ const QUICK_LOSSES: u32 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Tried again at this moment, if ever.
-    Down { again: Option<Micros> },
+    Down {
+        again: Option<Micros>,
+    },
     /// The network is asked for it.
     Trying,
     /// The hello is sent and not answered.

@@ -115,14 +115,12 @@ impl Session {
         let (owner, lease) = (keep.owner, keep.lease);
         match owner {
             Owner::Operator => self.end_keep(id, Outcome::Confirmed(ok)),
-            Owner::Acquire(acquire) => {
-                match self.handle_confirmed(acquire, ok, sent.at, now) {
-                    Confirmed::Over => {
-                        self.remove_operation(id);
-                    }
-                    Confirmed::TooLate => self.send_repeat(id, now),
+            Owner::Acquire(acquire) => match self.handle_confirmed(acquire, ok, sent.at, now) {
+                Confirmed::Over => {
+                    self.remove_operation(id);
                 }
-            }
+                Confirmed::TooLate => self.send_repeat(id, now),
+            },
             Owner::Renewal(lock) | Owner::Caller(lock) => {
                 self.forget_keep(lock, id);
                 if ok {

@@ -33,11 +33,16 @@ enum State {
     Held,
     Releasing,
     /// The release found it gone: it had been lost before.
-    Released { held: bool },
+    Released {
+        held: bool,
+    },
     /// Nobody confirmed the release.
     Unreleased,
     /// The rest of its lease may still be given back.
-    Lost { reason: LostReason, to_release: bool },
+    Lost {
+        reason: LostReason,
+        to_release: bool,
+    },
 }
 
 /// What a lock object shows.
@@ -149,7 +154,13 @@ impl Session {
     }
 
     /// A renewal that had been sent at `kept_at` is confirmed.
-    pub(super) fn handle_renewed(&mut self, lock: LockId, lease: Millis, kept_at: Micros, now: Micros) {
+    pub(super) fn handle_renewed(
+        &mut self,
+        lock: LockId,
+        lease: Millis,
+        kept_at: Micros,
+        now: Micros,
+    ) {
         let Some(held) = self.locks.get_mut(lock) else {
             return;
         };
@@ -161,7 +172,11 @@ impl Session {
         held.renew_at = kept_at + held.lease.micros() / 3;
         self.schedule_lock(lock);
         // It may have come when hardly anything of it was left.
-        if self.locks.get(lock).is_some_and(|held| held.state == State::Held && now >= held.lost_at()) {
+        if self
+            .locks
+            .get(lock)
+            .is_some_and(|held| held.state == State::Held && now >= held.lost_at())
+        {
             self.handle_lock_due(lock, now);
         }
     }
@@ -169,7 +184,11 @@ impl Session {
     /// The server says that this token does not hold the key.
     pub(super) fn handle_taken(&mut self, lock: LockId, by: OperationId) {
         self.fail_operation(by, Error::lost(LostReason::Taken));
-        if self.locks.get(lock).is_some_and(|held| held.state == State::Held) {
+        if self
+            .locks
+            .get(lock)
+            .is_some_and(|held| held.state == State::Held)
+        {
             self.lose_lock(lock, LostReason::Taken);
         }
     }
@@ -263,9 +282,9 @@ impl Session {
 
     /// Whether a release of this lock needs no server.
     pub(super) fn is_lost_or_released(&self, lock: LockId) -> bool {
-        self.locks.get(lock).is_none_or(|held| {
-            matches!(held.state, State::Lost { .. } | State::Released { .. })
-        })
+        self.locks
+            .get(lock)
+            .is_none_or(|held| matches!(held.state, State::Lost { .. } | State::Released { .. }))
     }
 
     /// What is left of a lost lock's lease need not block the others.
@@ -283,12 +302,7 @@ impl Session {
     }
 
     /// The answer to a release; true if the lock was held until then.
-    pub(super) fn handle_lock_released(
-        &mut self,
-        lock: LockId,
-        ok: bool,
-        copies: u32,
-    ) -> bool {
+    pub(super) fn handle_lock_released(&mut self, lock: LockId, ok: bool, copies: u32) -> bool {
         let Some(held) = self.locks.get_mut(lock) else {
             return ok || copies > 1;
         };

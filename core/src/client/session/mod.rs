@@ -87,7 +87,9 @@ pub(crate) enum Effect {
         address: Address,
     },
     /// There are bytes to be written: `take_outgoing`.
-    Write { connection: ConnectionId },
+    Write {
+        connection: ConnectionId,
+    },
     /// Nobody listens to this connection any more. With `reset`, what it has not sent yet is not to be sent.
     Close {
         connection: ConnectionId,

@@ -231,7 +231,10 @@ impl Session {
         let own = match &operation.kind {
             Kind::Acquire(acquire) => {
                 let tries = acquire.tries.due(operation.place, &self.settings, now);
-                [tries, acquire.due(&operation.place)].into_iter().flatten().min()
+                [tries, acquire.due(&operation.place)]
+                    .into_iter()
+                    .flatten()
+                    .min()
             }
             Kind::Query(query) => query.tries.due(operation.place, &self.settings, now),
             Kind::Release(repeat, _) | Kind::Cancel(repeat, _) | Kind::Keep(repeat, _) => {

@@ -6,7 +6,9 @@ use super::slab::OperationId;
 use super::tries::Tries;
 use super::{Ask, FaceId, Micros, Outcome, Session};
 use crate::error::Error;
-use crate::protocol::{Holder, Key, KeyRef, Operation as Letter, Prefix, Request, StatusReply, Tag};
+use crate::protocol::{
+    Holder, Key, KeyRef, Operation as Letter, Prefix, Request, StatusReply, Tag,
+};
 
 pub(super) struct Query {
     what: What,

@@ -303,7 +303,13 @@ impl Session {
     }
 
     /// `C … ok` or `C … none`.
-    pub(super) fn handle_cancelled(&mut self, id: OperationId, index: usize, tag: Tag, now: Micros) {
+    pub(super) fn handle_cancelled(
+        &mut self,
+        id: OperationId,
+        index: usize,
+        tag: Tag,
+        now: Micros,
+    ) {
         let Some(operation) = self.remove_operation(id) else {
             return;
         };

@@ -6,9 +6,7 @@ use super::query::{same_key, waiter};
 use super::slab::OperationId;
 use super::{ConnectionId, Micros, Session};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{
-    HelloReply, KeyRef, Operation as Letter, Reply, Split, Tag, Token, split,
-};
+use crate::protocol::{HelloReply, KeyRef, Operation as Letter, Reply, Split, Tag, Token, split};
 
 /// A server that says this is none, or not one that this client can follow.
 struct Garbage(String);
@@ -246,7 +244,10 @@ impl Session {
         if age == Age::Older {
             return Ok(());
         }
-        let is_try = self.operations.get_mut(id).is_some_and(|operation| operation.tries_mut().is_some());
+        let is_try = self
+            .operations
+            .get_mut(id)
+            .is_some_and(|operation| operation.tries_mut().is_some());
         let kind = ErrorKind::of_wire_code(code);
         match (is_try, code) {
             (true, "unavailable") => {
@@ -257,14 +258,20 @@ impl Session {
             // What repeats itself goes on at its next turn.
             (false, "unavailable") => {}
             (true, _) => {
-                let error = Error::new(kind, format!("the server refused the request: {code}: {text}"));
+                let error = Error::new(
+                    kind,
+                    format!("the server refused the request: {code}: {text}"),
+                );
                 match self.operations.get(id).map(|operation| &operation.kind) {
                     Some(Kind::Acquire(_)) => self.end_acquire(id, Err(error), now),
                     Some(_) | None => self.fail_operation(id, error),
                 }
             }
             (false, _) => {
-                let error = Error::new(kind, format!("the server refused the request: {code}: {text}"));
+                let error = Error::new(
+                    kind,
+                    format!("the server refused the request: {code}: {text}"),
+                );
                 self.refuse_repeat(id, error);
             }
         }
@@ -283,7 +290,13 @@ impl Session {
     }
 
     /// A line of this connection has been answered; `counts` unless that was `M` or `E`.
-    pub(super) fn note_answer(&mut self, index: usize, sequence: u64, sent_at: Micros, counts: bool) {
+    pub(super) fn note_answer(
+        &mut self,
+        index: usize,
+        sequence: u64,
+        sent_at: Micros,
+        counts: bool,
+    ) {
         let counts = counts && self.is_active(index);
         let connection = &mut self.connections[index];
         if !connection.is_up() {
@@ -356,7 +369,10 @@ impl Session {
         let Some(id) = self.tags.get(&tag.number) else {
             return Ok(None);
         };
-        let mine = self.operations.get(*id).and_then(|operation| operation.key());
+        let mine = self
+            .operations
+            .get(*id)
+            .and_then(|operation| operation.key());
         if !same_key(mine, key) {
             return Err(excerpt(line));
         }

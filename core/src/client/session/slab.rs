@@ -139,14 +139,17 @@ impl<I: Id, T> Slab<I, T> {
 
     /// All values in the order of their places.
     pub(super) fn all(&self) -> impl Iterator<Item = (I, &T)> {
-        self.entries.iter().enumerate().filter_map(|(index, entry)| {
-            let value = entry.value.as_ref()?;
-            let slot = Slot {
-                index: index as u32,
-                generation: entry.generation,
-            };
-            Some((I::of(slot), value))
-        })
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| {
+                let value = entry.value.as_ref()?;
+                let slot = Slot {
+                    index: index as u32,
+                    generation: entry.generation,
+                };
+                Some((I::of(slot), value))
+            })
     }
 
     pub(super) fn ids(&self) -> Vec<I> {

@@ -183,15 +183,17 @@ impl Session {
         let Some(since) = tries.waiting_since else {
             return;
         };
-        let tried = self.connections[..self.registered].iter().all(|connection| {
-            connection.ended_try_began.is_some_and(|began| {
-                // The very first try of a client counts for the calls that follow its making.
-                let first = connection.tries_ended == 1
-                    && matches!(connection.state, State::Down { .. })
-                    && began + patience >= since;
-                began >= since || first
-            })
-        });
+        let tried = self.connections[..self.registered]
+            .iter()
+            .all(|connection| {
+                connection.ended_try_began.is_some_and(|began| {
+                    // The very first try of a client counts for the calls that follow its making.
+                    let first = connection.tries_ended == 1
+                        && matches!(connection.state, State::Down { .. })
+                        && began + patience >= since;
+                    began >= since || first
+                })
+            });
         if !tried {
             return;
         }
@@ -238,7 +240,10 @@ impl Session {
                 .iter()
                 .find(|(address, _)| *address == connection.address)
                 .map(|(_, reason)| reason.as_str())
-                .or(connection.failure.as_ref().map(|failure| failure.text.as_str()));
+                .or(connection
+                    .failure
+                    .as_ref()
+                    .map(|failure| failure.text.as_str()));
             let reason = match (reason, connection.state) {
                 (Some(reason), _) => reason,
                 (None, State::Trying | State::Greeting) => "no answer yet",
