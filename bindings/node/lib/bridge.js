@@ -35,7 +35,7 @@ function drain () {
     if (call !== undefined) {
       underWay.delete(id)
       call.signal?.removeEventListener('abort', call.abort)
-      call.resolve(failure === null ? value : new Failed(failure))
+      call.resolve(failure === undefined ? value : new Failed(failure))
     } else {
       lossListeners.get(id)?.deref()?.abort(errorFrom(value))
       lossListeners.delete(id)

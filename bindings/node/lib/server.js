@@ -2,7 +2,7 @@
 
 // A node inside this process, for tests and for programs that bring their own.
 
-const { checkOptionsObject } = require('./arguments')
+const { checkOptionsObject, wrong } = require('./arguments')
 const { asyncDispose } = require('./lock')
 const { call, finished, hold, letGo } = require('./bridge')
 const native = require('./native')
@@ -27,7 +27,9 @@ class Server {
   static async start (options) {
     const given = {}
     for (const [name, value] of Object.entries(checkOptionsObject(options))) {
-      if (value !== undefined) given[name] = value
+      if (value === undefined) continue
+      if (!['string', 'number', 'boolean'].includes(typeof value)) throw wrong(name, 'a string, a number or true or false', value)
+      given[name] = value
     }
     const server = finished(await call(undefined, (addon, bridge, id) => addon.startServer(bridge, id, given)))
     return new Server(madeHere, server)

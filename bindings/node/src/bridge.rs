@@ -137,7 +137,7 @@ pub(crate) fn open_bridge(drain: Function<(), ()>) -> Result<External<Bridge>> {
     }))
 }
 
-/// What is done since the last call, three places for each: id, failure or null, value.
+/// What is done since the last call, three places for each: id, failure if there is one, value.
 /// What nobody waits for any more is dropped, and a lock in it released.
 #[napi(catch_unwind)]
 pub(crate) fn drain<'env>(env: &'env Env, bridge: &External<Bridge>) -> Result<Array<'env>> {
