@@ -34,7 +34,7 @@ function drain () {
     const call = underWay.get(id)
     if (call !== undefined) {
       underWay.delete(id)
-      call.signal?.removeEventListener('abort', call.abort)
+      if (call.signal !== undefined) forget(call.signal, id)
       call.resolve(failure === undefined ? value : new Failed(failure))
     } else {
       lossListeners.get(id)?.deref()?.abort(errorFrom(value))
@@ -55,20 +55,39 @@ function call (owner, begin, signal) {
     const id = ++lastId
     const failure = begin(native(), open(), id)
     if (failure) return resolve(new Failed(failure))
-    const entry = { owner, resolve, signal, abort: undefined }
-    underWay.set(id, entry)
-    if (signal !== undefined) entry.abort = abortOn(signal, id, resolve)
+    underWay.set(id, { owner, resolve, signal })
+    if (signal !== undefined) abortOn(signal, id)
   })
 }
 
-function abortOn (signal, id, resolve) {
-  const abort = () => {
+/** The calls that each signal can end. One listener for all of them: Node takes more than ten of one signal for a leak. */
+const endedBy = new WeakMap()
+
+function abortOn (signal, id) {
+  let calls = endedBy.get(signal)
+  if (calls === undefined) {
+    calls = { ids: new Set(), listener: () => abort(signal) }
+    endedBy.set(signal, calls)
+  }
+  if (calls.ids.size === 0) signal.addEventListener('abort', calls.listener, { once: true })
+  calls.ids.add(id)
+}
+
+function forget (signal, id) {
+  const calls = endedBy.get(signal)
+  calls.ids.delete(id)
+  if (calls.ids.size === 0) signal.removeEventListener('abort', calls.listener)
+}
+
+function abort (signal) {
+  const { ids } = endedBy.get(signal)
+  for (const id of ids) {
+    const { resolve } = underWay.get(id)
     underWay.delete(id)
     native().cancel(bridge, id)
     resolve(new Aborted(signal.reason))
   }
-  signal.addEventListener('abort', abort, { once: true })
-  return abort
+  ids.clear()
 }
 
 /** The value of an outcome, or its error thrown. */

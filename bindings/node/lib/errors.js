@@ -54,7 +54,9 @@ function errorFrom ({ kind, message, reason }) {
   if (kind === 'InvalidArgument') return rangeError(message)
   if (kind === 'WrongType') return typeError(message)
   const Class = classOfKind[kind]
-  return Class ? new Class(message, reason) : new FairlockError(message, `ERR_${kind.toUpperCase()}`)
+  if (Class !== undefined) return new Class(message, reason)
+  // What no caller here can see: this package gives calls up by itself, and Node does not fork.
+  return new FairlockError(message, kind === 'Cancelled' ? 'ABORT_ERR' : `ERR_${kind.toUpperCase()}`)
 }
 
 module.exports = {

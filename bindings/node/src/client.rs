@@ -4,7 +4,7 @@ use crate::bridge::Bridge;
 use crate::convert::{Key, count, key_bytes, milliseconds, token};
 use crate::outcome::{Failure, Outcome};
 use fairlock::{Client, Error, FollowMoves};
-use napi::bindgen_prelude::{BigInt, Either, External};
+use napi::bindgen_prelude::{BigInt, Either, External, Uint8Array};
 use napi::{Env, Result};
 use napi_derive::napi;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct ClientOptions {
     pub servers: Option<Either<String, Vec<String>>>,
     pub name: Option<String>,
-    pub secret: Option<Either<String, Vec<u8>>>,
+    pub secret: Option<Either<String, Uint8Array>>,
     pub secret_file: Option<String>,
     pub connect_timeout_ms: Option<f64>,
     pub retry_for_ms: Option<f64>,
@@ -43,7 +43,7 @@ fn build(options: ClientOptions) -> std::result::Result<Client, Error> {
     builder = match options.secret {
         None => builder,
         Some(Either::A(text)) => builder.secret(text),
-        Some(Either::B(bytes)) => builder.secret(bytes),
+        Some(Either::B(bytes)) => builder.secret(&bytes[..]),
     };
     if let Some(path) = options.secret_file {
         builder = builder.secret_file(path);

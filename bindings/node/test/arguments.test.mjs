@@ -131,7 +131,7 @@ test('objects that only the library makes cannot be made', () => {
 
 test('keys are bytes: text and its UTF-8 are one key, everything else is another', async (t) => {
   const client = clientOf(t, await node())
-  const strange = ['a b', 'a%20b', '\0', '\n', '\u007f', '%', '-', '#1', 'ä', 'ä', '🔒', 'key', 'key ', 'KEY',
+  const strange = ['a b', 'a%20b', '\0', '\n', '\u007f', '%', '-', '#1', '\u00e4', 'a\u0308', '🔒', 'key', 'key ', 'KEY',
     Uint8Array.of(0xff, 0xfe), Uint8Array.of(0xc3), 'x'.repeat(512)]
   const held = []
   for (const key of strange) {
@@ -140,7 +140,7 @@ test('keys are bytes: text and its UTF-8 are one key, everything else is another
     assert.deepEqual(lock.key, key)
     held.push(lock)
   }
-  assert.equal(await client.tryAcquire(Buffer.from('ä')), null)
+  assert.equal(await client.tryAcquire(Buffer.from('\u00e4')), null)
   assert.equal(await client.tryAcquire(Buffer.from('🔒')), null)
   const seen = new Map((await client.locks()).locks.map((lock) => [Buffer.from(lock.keyBytes).toString('hex'), lock.token]))
   for (const lock of held) assert.equal(seen.get(Buffer.from(lock.key).toString('hex')), lock.token)
