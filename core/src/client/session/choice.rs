@@ -1,5 +1,6 @@
 //! Which connection a request takes, and what happens to those that wait when one comes up or is lost.
 
+use super::connection::State;
 use super::moved::Reach;
 use super::operation::{Kind, Operation, Place};
 use super::slab::OperationId;
@@ -268,7 +269,13 @@ impl Session {
             return;
         }
         for address in self.peers.clone() {
-            let _: Reach = self.reach(&address, now);
+            // What is under way or has its next try before it needs no push.
+            let known = self.connections.iter().any(|connection| {
+                connection.leads_to(&address) && connection.state != State::Down { again: None }
+            });
+            if !known {
+                let _: Reach = self.reach(&address, now);
+            }
         }
     }
 

@@ -176,7 +176,7 @@ impl Session {
     }
 
     fn send_copy(&mut self, id: OperationId, index: usize, now: Micros) {
-        let fresh = self.new_tag();
+        let fresh = self.last_tag + 1;
         let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
@@ -213,6 +213,9 @@ impl Session {
                 request.encode(outgoing);
             }
             Kind::Acquire(_) | Kind::Query(_) => return,
+        }
+        if tag.number == fresh {
+            self.last_tag = fresh;
         }
         let is_keep = matches!(operation.kind, Kind::Keep(..));
         let Some(repeat) = operation.repeat_mut() else {

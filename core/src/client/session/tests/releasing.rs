@@ -1,0 +1,208 @@
+//! Releasing: 4.3 and 4.6.
+
+use super::*;
+
+fn release(world: &mut World, lock: LockId) -> FaceId {
+    world.ask(Ask::ReleaseLock { lock }).0
+}
+
+#[test]
+fn rule_4_6_a_release_is_repeated_every_200_ms_for_5_s_over_any_connection() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let begin = world.now;
+    let face = release(&mut world, grant.lock);
+    let mut sent = Vec::new();
+    let mut places = Vec::new();
+    while world.result(face).is_none() {
+        for (index, line) in world.all_lines() {
+            match line.starts_with('R') {
+                true => {
+                    sent.push((world.now - begin) / MS);
+                    places.push(index);
+                }
+                // The connections are alive; only the release has no answer.
+                false => world.say(index, &line),
+            }
+        }
+        world.pass(MS);
+        assert!(world.now <= begin + 5 * S + MS);
+    }
+    let expected: Vec<u64> = (0..25).map(|nth| nth * 200).collect();
+    assert_eq!(sent, expected);
+    assert!(places.contains(&0) && places.contains(&1));
+    // It is not forgotten: the next try may succeed, and a first copy may have worked.
+    let face = release(&mut world, grant.lock);
+    let (index, line) = world.all_lines().pop().expect("a release");
+    world.say(index, &format!("R k stale {}", tag(&line)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(true))));
+}
+
+#[test]
+fn rule_4_6_unconfirmed_says_so() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    world.pass(5 * S);
+    assert_eq!(world.error(face), ErrorKind::ReleaseUnconfirmed);
+}
+
+#[test]
+fn rule_4_6_stale_is_ok_if_more_than_one_copy_was_sent_and_a_lost_lock_if_not() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    let (index, line) = world.all_lines().pop().expect("a release");
+    world.say(index, &format!("R k stale {}", tag(&line)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(false))));
+    assert_eq!(world.lost, [], "the result says it");
+
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    let (index, _) = world.all_lines().pop().expect("a release");
+    world.cut(index);
+    world.pass(200 * MS);
+    let (index, line) = world.all_lines().pop().expect("again");
+    world.say(index, &format!("R k stale {}", tag(&line)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(true))));
+    assert!(world.session.tags.is_empty() && world.session.busy_keys.is_empty());
+}
+
+#[test]
+fn rule_4_6_unavailable_goes_on_and_another_refusal_ends_it() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    let (index, line) = world.all_lines().pop().expect("a release");
+    world.say(index, &format!("E R k unavailable {} none", tag(&line)));
+    assert_eq!(world.result(face), None);
+    world.pass(200 * MS);
+    let (index, line) = world.all_lines().pop().expect("again");
+    world.say(index, &format!("E R k denied {} no", tag(&line)));
+    let kind = ErrorKind::Refused {
+        code: "denied".into(),
+    };
+    assert_eq!(world.error(face), kind);
+}
+
+#[test]
+fn rule_4_6_cancelling_the_caller_does_not_stop_a_release() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let (face, operation) = world.ask(Ask::ReleaseLock { lock: grant.lock });
+    world
+        .session
+        .cancel(operation.expect("under way"), world.now);
+    world.settle();
+    assert_eq!(world.error(face), ErrorKind::Cancelled);
+    world.session.drop_lock(grant.lock, world.now);
+    world.settle();
+    let first = world.all_lines();
+    assert_eq!(first.len(), 1);
+    world.pass(200 * MS);
+    assert!(world.all_lines()[0].1.starts_with("R k 100 #"));
+}
+
+#[test]
+fn rule_4_3_requests_on_a_key_follow_its_release() {
+    let mut world = World::up(&["a:1", "b:1", "c:1"]);
+    let grant = world.hold("k", 60_000, false);
+    release(&mut world, grant.lock);
+    let (place, line) = world.all_lines().pop().expect("a release");
+    let release_tag = tag(&line).to_owned();
+    for _ in 0..5 {
+        world.acquire("k", Wait::Forever);
+        assert_eq!(world.all_lines().pop().map(|(index, _)| index), Some(place));
+        world.acquire("other", Wait::Forever);
+        world.all_lines();
+    }
+    world.say(place, &format!("R k ok {release_tag}"));
+    let mut places = Vec::new();
+    for _ in 0..3 {
+        world.acquire("k", Wait::Forever);
+        places.extend(world.all_lines().pop().map(|(index, _)| index));
+    }
+    places.sort_unstable();
+    assert_eq!(places, [0, 1, 2]);
+}
+
+#[test]
+fn rule_4_6_what_a_replaced_node_had_confirmed_is_said_once_more() {
+    let mut world = World::new(&["a:1", "b:1"]);
+    world.accept_as(0, "active", "a:1", "a:1,b:1");
+    world.accept_as(1, "standby", "a:1", "a:1,b:1");
+    // The first request learns who is active.
+    let (face, _) = world.acquire("k", Wait::Forever);
+    let line = world.line(1);
+    world.say(1, &format!("M A k a:1 {}", tag(&line)));
+    let line = world.line(0);
+    world.say(0, &format!("A k 100 {}", tag(&line)));
+    let grant = world.grant(face);
+    let face = release(&mut world, grant.lock);
+    let line = world.line(0);
+    world.say(0, &format!("R k ok {}", tag(&line)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(true))));
+    world.pass(S);
+    world.all_lines();
+    world.cut(0);
+    let line = world.line(1);
+    assert!(line.starts_with("R k 100 #"), "{line}");
+    world.say(1, &format!("R k stale {}", tag(&line)));
+    world.pass(4 * S);
+    let all = world.all_lines();
+    assert!(
+        !all.iter().any(|(_, line)| line.starts_with('R')),
+        "once: {all:?}"
+    );
+}
+
+#[test]
+fn rule_4_6_the_same_when_n_names_another_node_and_not_after_3_s() {
+    for (passed, expected) in [(S, 1), (4 * S, 0)] {
+        let mut world = World::new(&["a:1", "b:1"]);
+        world.accept_as(0, "active", "a:1", "a:1,b:1");
+        world.accept_as(1, "standby", "a:1", "a:1,b:1");
+        world.say(1, "N a:1");
+        let grant = world.hold("k", 60_000, false);
+        release(&mut world, grant.lock);
+        let line = world.line(0);
+        world.say(0, &format!("R k ok {}", tag(&line)));
+        world.pass(passed);
+        world.all_lines();
+        world.say(1, "N b:1");
+        let again = world
+            .lines(1)
+            .iter()
+            .filter(|line| line.starts_with("R k 100"))
+            .count();
+        assert_eq!(again, expected);
+    }
+}
+
+#[test]
+fn an_operator_releases_by_token() {
+    let mut world = World::up(&["a:1"]);
+    let key = Key::encode(b"k").expect("a key");
+    let (face, _) = world.ask(Ask::Release {
+        key,
+        token: token(5),
+    });
+    let (index, line) = world.all_lines().pop().expect("sent");
+    world.say(index, &format!("R k stale {}", tag(&line)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(false))));
+}
+
+#[test]
+fn a_dropped_lock_is_released_and_forgotten() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, true);
+    world.session.drop_lock(grant.lock, world.now);
+    world.settle();
+    let (index, line) = world.all_lines().pop().expect("a release");
+    world.say(index, &format!("R k ok {}", tag(&line)));
+    assert_eq!(
+        world.session.locks.len() + world.session.operations.len(),
+        0
+    );
+    assert!(world.session.lock_deadlines.next().is_none());
+}
