@@ -124,10 +124,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = OnLost::Stop)]
     pub(crate) on_lost: OnLost,
     /// The exit code when the lock was not had in time
-    #[arg(long, value_name = "CODE", default_value_t = exit::NOT_HAD)]
+    #[arg(long, value_name = "CODE", default_value_t = exit::NOT_HAD, allow_hyphen_values = true)]
     pub(crate) timeout_code: u8,
     /// The exit code when the lock was lost
-    #[arg(long, value_name = "CODE", default_value_t = exit::LOST)]
+    #[arg(long, value_name = "CODE", default_value_t = exit::LOST, allow_hyphen_values = true)]
     pub(crate) lost_code: u8,
     /// What to lock
     #[arg(value_parser = key_parser())]

@@ -23,6 +23,8 @@ pub(super) struct Start<'a> {
     pub(super) terminal: Option<Terminal>,
     /// Where the guard hears of the new group.
     pub(super) guard: Option<Line>,
+    /// The signals that COMMAND is to find blocked: those that were when this process began.
+    pub(super) blocked: SigSet,
 }
 
 /// Lets the ends of children be told to this process, should it have been started with SIGCHLD
@@ -53,7 +55,7 @@ pub(super) fn start(start: Start<'_>) -> io::Result<Pid> {
         .process_group(0);
     let parent = getpid();
     let own = getpgrp();
-    let (terminal, guard) = (start.terminal, start.guard);
+    let (terminal, guard, signals) = (start.terminal, start.guard, start.blocked);
     let prepare = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         if getppid() != Some(parent) {
@@ -64,12 +66,12 @@ pub(super) fn start(start: Start<'_>) -> io::Result<Pid> {
         if let Some(guard) = &guard {
             guard.tell(Word::Group { group, own });
         }
+        // The signals of this process are still blocked here, SIGTTOU among them, as it has to be
+        // for a process of the background that moves itself into the foreground.
         if let Some(terminal) = &terminal {
-            let background: SigSet = [NixSignal::SIGTTOU].into_iter().collect();
-            background.thread_block()?;
             terminal.give_to(group);
-            background.thread_unblock()?;
         }
+        signals.thread_set_mask()?;
         Ok(())
     };
     // SAFETY: between fork and exec `prepare` makes system calls only (prctl, getppid, getpid, write,

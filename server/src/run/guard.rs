@@ -15,6 +15,7 @@ use super::terminal::Terminal;
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
+use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -152,7 +153,10 @@ pub(crate) fn watch() -> u8 {
     // Whoever ends `run` by a signal must not end the guard with it.
     let _ = SigSet::all().thread_block();
     let mut watch = Watch::default();
-    let mut input = io::stdin().lock();
+    // Without a buffer: what has been read ahead would not wake `poll`.
+    let Ok(mut input) = io::stdin().as_fd().try_clone_to_owned().map(File::from) else {
+        return 1;
+    };
     let mut frame = [0; FRAME];
     loop {
         let sleep = watch.act(now()).min(LONGEST_SLEEP);

@@ -88,6 +88,7 @@ pub(crate) fn run(arguments: Run) -> Result<u8, Failure> {
         )));
     }
     group::restore_child_signal();
+    let blocked = SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty());
     // Before any thread is there, so that all of them leave the signals to the inbox.
     let inbox = Inbox::new(&SIGNALS).map_err(|error| cannot("listen for signals", &error))?;
     let client = arguments.connection.client()?;
@@ -107,6 +108,7 @@ pub(crate) fn run(arguments: Run) -> Result<u8, Failure> {
         lock: None,
         lease_end: Time(0),
         group: None,
+        blocked,
         arguments,
     };
     let code = supervisor
@@ -133,6 +135,8 @@ struct Supervisor {
     group: Option<Pid>,
     guard: Guard,
     terminal: Option<Terminal>,
+    /// The signals that were blocked when this process began.
+    blocked: SigSet,
 }
 
 impl Supervisor {
@@ -338,6 +342,7 @@ impl Supervisor {
             token,
             terminal,
             guard: self.guard.line().ok(),
+            blocked: self.blocked,
         });
         match started {
             Ok(pid) => {

@@ -1,0 +1,11 @@
+//! The `fairlock` binary as a user meets it: every subcommand, every exit code, and `run` in all its
+//! cases. Everything goes through the real binary; a test waits for events and never for luck.
+
+mod arguments;
+mod bench_and_demo;
+mod commands;
+mod job_control;
+mod run;
+mod run_lost;
+mod serve;
+mod support;

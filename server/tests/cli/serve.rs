@@ -1,0 +1,176 @@
+//! The server as a process: what it prints, how it stops, and how it refuses to start.
+
+use crate::support::{Folder, Running, Server, fairlock, outcome};
+use rustix::process::Signal;
+
+/// Goal: scripts can rely on the first line; people get a line to try. Method: run that line.
+#[test]
+fn the_first_line_says_where_it_listens_and_the_second_what_to_try() {
+    let mut server = Running::start(fairlock([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--ephemeral",
+    ]));
+    let address = server.line();
+    let address = address
+        .strip_prefix("listening on ")
+        .expect("the stable line");
+    assert!(
+        address.starts_with("127.0.0.1:") && !address.ends_with(":0"),
+        "{address}"
+    );
+    let hint = server.line();
+    let command = hint
+        .strip_prefix("try it: fairlock ")
+        .expect("the line to try");
+    let script = format!("{} {command}", env!("CARGO_BIN_EXE_fairlock"));
+    let tried = outcome(crate::support::clean("sh", ["-c", &script]));
+    assert_eq!(
+        (tried.code, tried.out.as_str()),
+        (0, "I hold the lock\n"),
+        "{tried:?}"
+    );
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().code, 0);
+}
+
+#[test]
+fn sigint_and_sigterm_stop_it_in_good_order() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let server = Server::start().process();
+        server.signal(signal);
+        let outcome = server.end();
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    }
+}
+
+/// Goal: a script that reads one line and closes the pipe does not stop the server.
+#[test]
+fn nobody_has_to_read_what_it_prints() {
+    let server = Server::start();
+    let key = server.takes("a");
+    assert!(!key.is_empty());
+    server.signal(Signal::TERM);
+    assert_eq!(server.process().end().code, 0);
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let first = Server::start();
+    let outcome = outcome(fairlock(["--ephemeral", "--listen", &first.address]));
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(
+        outcome.err.contains(&first.address) && outcome.err.contains("in use"),
+        "{outcome:?}"
+    );
+    assert_eq!(outcome.out, "");
+}
+
+#[test]
+fn a_data_dir_in_use_is_named_and_tokens_rise_over_a_restart() {
+    let folder = Folder::new("data");
+    let data = folder.file("data");
+    let start = || {
+        let mut server = Running::start(fairlock(["--listen", "127.0.0.1:0", "--data-dir", &data]));
+        let line = server.line();
+        let address = line
+            .strip_prefix("listening on ")
+            .expect("the stable line")
+            .to_owned();
+        (server, address)
+    };
+    let acquire = |address: &str, key: &str| {
+        let outcome = outcome(fairlock(["acquire", "--servers", address, key]));
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        outcome.out.trim_end().parse::<u64>().expect("a token")
+    };
+    let (mut first, address) = start();
+    let token = acquire(&address, "a");
+    let second = outcome(fairlock(["--listen", "127.0.0.1:0", "--data-dir", &data]));
+    assert_eq!(second.code, 1, "{second:?}");
+    assert!(second.err.contains(&data), "{second:?}");
+    first.signal(Signal::KILL);
+    first.status();
+    let (_server, address) = start();
+    assert!(acquire(&address, "a") > token);
+}
+
+#[test]
+fn without_arguments_its_data_goes_to_the_state_folder_of_the_user() {
+    let folder = Folder::new("state");
+    let mut command = fairlock(["--listen", "127.0.0.1:0"]);
+    command
+        .env("XDG_STATE_HOME", folder.path())
+        .env("HOME", "/nonexistent");
+    let mut server = Running::start(command);
+    assert!(server.line().starts_with("listening on "));
+    assert!(folder.path().join("fairlock").is_dir());
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().code, 0);
+}
+
+#[test]
+fn a_data_dir_that_cannot_be_written_is_named() {
+    let folder = Folder::new("unwritable");
+    let file = folder.write("file", "");
+    let outcome = outcome(fairlock([
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        &format!("{file}/data"),
+    ]));
+    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert!(outcome.err.contains(&file), "{outcome:?}");
+}
+
+/// Goal: all three places of a setting work, and the stronger one wins.
+#[test]
+fn settings_come_from_file_environment_and_arguments() {
+    let folder = Folder::new("places");
+    let file = folder.write(
+        "fairlock.toml",
+        "listen = \"127.0.0.1:0\"\nephemeral = true\nmax_lease = 5\n",
+    );
+    let lease_of = |environment: &[(&str, &str)], arguments: &[&str], lease: &str| {
+        let mut command = fairlock(["--config", &file]);
+        command.args(arguments).envs(environment.iter().copied());
+        let mut server = Running::start(command);
+        let line = server.line();
+        let address = line.strip_prefix("listening on ").expect("the stable line");
+        outcome(fairlock([
+            "acquire",
+            "--servers",
+            address,
+            "--lease",
+            lease,
+            "k",
+        ]))
+        .code
+    };
+    assert_eq!(lease_of(&[], &[], "5"), 0);
+    assert_eq!(lease_of(&[], &[], "6"), 64);
+    assert_eq!(lease_of(&[("FAIRLOCK_MAX_LEASE", "6")], &[], "6"), 0);
+    assert_eq!(
+        lease_of(&[("FAIRLOCK_MAX_LEASE", "6")], &["--max-lease", "7"], "7"),
+        0
+    );
+    assert_eq!(
+        lease_of(&[("FAIRLOCK_MAX_LEASE", "9")], &["--max-lease", "7"], "8"),
+        64
+    );
+}
+
+#[test]
+fn a_misspelled_variable_is_told_and_those_of_platforms_are_not() {
+    let mut command = fairlock(["--listen", "127.0.0.1:0", "--ephemeral"]);
+    command
+        .env("FAIRLOCK_MAX_KEY", "5")
+        .env("FAIRLOCK_PORT_7420_TCP", "tcp://10.0.0.1:7420");
+    let mut server = Running::start(command);
+    let warning = server.error_with("FAIRLOCK_MAX_KEY ");
+    assert!(warning.contains("perhaps FAIRLOCK_MAX_KEYS"), "{warning}");
+    server.signal(Signal::TERM);
+    let rest = server.end();
+    assert!(!rest.err.contains("FAIRLOCK_PORT"), "{rest:?}");
+}
