@@ -1,0 +1,170 @@
+//! Rule 4.11: after a real `fork` the child gets an identity and connections of its own, never
+//! speaks on its parent's sockets and never releases its parent's locks; the parent goes on.
+
+#![cfg(all(feature = "client", feature = "server", unix))]
+#![allow(unsafe_code)]
+
+use fairlock::{Client, ErrorKind, KeyState, Lock, Server};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn server() -> Server {
+    Server::builder()
+        .listen("127.0.0.1:0")
+        .ephemeral()
+        .start_blocking()
+        .expect("a free port")
+}
+
+/// Runs `child` in a forked process and waits until it has ended well.
+fn forked(child: impl FnOnce()) {
+    // SAFETY: the child runs ordinary code although the parent has threads. That is what these
+    // tests are about: glibc makes its allocator usable in a child, and nothing else that another
+    // thread may have locked is used there.
+    let process = unsafe { libc::fork() };
+    assert!(process >= 0, "fork works");
+    if process == 0 {
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+        // SAFETY: ends the process without the harness's exit handlers.
+        unsafe { libc::_exit(i32::from(ended.is_err())) };
+    }
+    let start = Instant::now();
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for the child that was made above.
+        let done = unsafe { libc::waitpid(process, &raw mut status, libc::WNOHANG) };
+        if done == process {
+            assert_eq!(status, 0, "the child ended well");
+            return;
+        }
+        if start.elapsed() > LIMIT {
+            // SAFETY: ends the child that was made above.
+            unsafe { libc::kill(process, libc::SIGKILL) };
+            panic!("the child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn hold(client: &Client, key: &str) -> Lock {
+    client.acquire(key).wait(LIMIT).call().expect("free")
+}
+
+fn is_held(client: &Client, key: &str) -> bool {
+    matches!(client.inspect(key).call(), Ok(KeyState::Held(_)))
+}
+
+#[test]
+fn the_old_client_works_in_the_child_with_an_identity_of_its_own() {
+    let server = server();
+    let client = Client::builder()
+        .servers(server.address().to_string())
+        .name("both")
+        .build()
+        .expect("options");
+    let lock = hold(&client, "parents");
+    forked(|| {
+        let mine = hold(&client, "childs");
+        assert!(
+            client
+                .try_acquire("parents")
+                .call()
+                .expect("an answer")
+                .is_none()
+        );
+        assert_eq!(mine.release().call(), Ok(true));
+        // And once more by a future.
+        let mine = pollster::block_on(async { client.acquire("childs").await }).expect("free");
+        drop(mine);
+    });
+    assert!(lock.is_held());
+    assert!(is_held(&client, "parents"));
+    assert_eq!(lock.release().call(), Ok(true));
+    hold(&client, "childs");
+}
+
+#[test]
+fn a_new_client_works_in_the_child() {
+    let server = server();
+    let address = server.address().to_string();
+    let parents = Client::new(address.as_str()).expect("options");
+    hold(&parents, "warm");
+    forked(|| {
+        let client = Client::new(address.as_str()).expect("options");
+        let lock = hold(&client, "childs");
+        assert_eq!(lock.release().call(), Ok(true));
+        client.close().call().expect("closing works");
+    });
+    hold(&parents, "childs");
+}
+
+#[test]
+fn the_child_cannot_touch_the_parents_locks() {
+    let server = server();
+    let client = Client::new(server.address().to_string()).expect("options");
+    let lock = client
+        .acquire("k")
+        .lease(Duration::from_secs(2))
+        .keep_alive()
+        .on_lost(|reason| panic!("lost: {reason}"))
+        .call()
+        .expect("free");
+    let mut lock = Some(lock);
+    forked(|| {
+        let lock = lock.take().expect("it is there");
+        assert!(!lock.is_held());
+        let error = lock.release().call().expect_err("not the child's");
+        assert_eq!(error.kind(), &ErrorKind::Forked);
+        let error = lock.keep().call().expect_err("not the child's");
+        assert_eq!(error.kind(), &ErrorKind::Forked);
+        drop(lock);
+        drop(client.clone());
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    let lock = lock.expect("the child took its own copy");
+    assert!(lock.is_held(), "the parent's keep-alive goes on");
+    assert!(is_held(&client, "k"));
+    assert_eq!(lock.release().call(), Ok(true));
+}
+
+#[test]
+fn forks_under_load_neither_hang_nor_disturb() {
+    let server = server();
+    let client = Client::new(server.address().to_string()).expect("options");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for nth in 0..3 {
+            let (client, stop) = (&client, &stop);
+            scope.spawn(move || {
+                let key = format!("load:{nth}");
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let lock = client.acquire(&key).wait(LIMIT).call().expect("free");
+                    assert_eq!(lock.release().call(), Ok(true));
+                }
+            });
+        }
+        for _ in 0..30 {
+            forked(|| {
+                let lock = hold(&client, "child");
+                assert_eq!(lock.release().call(), Ok(true));
+            });
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_fork_of_a_fork_works_too() {
+    let server = server();
+    let client = Client::new(server.address().to_string()).expect("options");
+    hold(&client, "k");
+    forked(|| {
+        hold(&client, "k");
+        forked(|| {
+            hold(&client, "k");
+        });
+        hold(&client, "k");
+    });
+    hold(&client, "k");
+}
