@@ -8,6 +8,7 @@ mod connect;
 mod demo;
 mod exit;
 mod inbox;
+mod memory;
 mod run;
 mod serve;
 mod settings;

@@ -2,6 +2,7 @@
 //! SIGINT or SIGTERM. All that a node does is in the library.
 
 use crate::exit::{self, Failure, tell};
+use crate::memory;
 use crate::settings::{self, Given};
 use fairlock::node::Settings;
 use fairlock::{Server, ServerError};
@@ -13,6 +14,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs a server until it is told to stop.
 pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
+    memory::give_back_what_is_freed();
     let mut settings = given.settings()?;
     if settings.data_dir.is_none() && !settings.ephemeral {
         settings.data_dir = Some(default_data_dir(|name| std::env::var_os(name))?);

@@ -3,6 +3,7 @@
 
 use super::connection::Connection;
 use super::state::{Shared, now};
+use crate::protocol::Role;
 use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 /// How long bytes that come too late are read and thrown away. Closing earlier would make the
 /// client's system drop replies that the client has not read yet.
 const LINGER: Duration = Duration::from_secs(1);
+/// The same for a node that is about to stop and should not keep its operator waiting.
+const LINGER_WHEN_LEAVING: Duration = Duration::from_millis(100);
 /// Rows are made in pieces of this size.
 const ENOUGH_ROWS: usize = 64 << 10;
 
@@ -31,8 +34,12 @@ pub(crate) async fn see_off(node: &Shared, connection: &mut Connection, more_may
     }
     let ended = poll_fn(|cx| connection.stream.poll_shutdown(cx)).await;
     if ended.is_ok() && more_may_come {
+        let linger = match node.lock().role {
+            Role::Leaving => LINGER_WHEN_LEAVING,
+            Role::Starting | Role::Standby | Role::Active => LINGER,
+        };
         // Over time is as good as over: what was due has left.
-        let _ = tokio::time::timeout(LINGER, discard(connection)).await;
+        let _ = tokio::time::timeout(linger, discard(connection)).await;
     }
 }
 

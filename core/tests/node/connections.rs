@@ -1,6 +1,7 @@
 //! Connections that end halfway, do not read, fall silent or are too many.
 
-use crate::raw::{LIMIT, Peer, server, server_with, token, until, until_waiting};
+use crate::nodes::{server, server_with};
+use crate::raw::{LIMIT, Peer, token, until, until_waiting};
 use fairlock::node::Bytes;
 use std::io::Read;
 use std::time::{Duration, Instant};

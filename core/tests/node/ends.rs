@@ -1,6 +1,7 @@
 //! How a node ends, and what cannot start.
 
-use crate::raw::{LIMIT, Peer, server, server_with, token};
+use crate::nodes::{server, server_with};
+use crate::raw::{LIMIT, Peer, token};
 use fairlock::Server;
 use fairlock::ServerError;
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! Answers of many rows.
 
-use crate::raw::{Peer, server, token, until_waiting};
+use crate::nodes::server;
+use crate::raw::{Peer, token, until_waiting};
 use std::collections::BTreeSet;
 
 /// Hears rows of `L` until its last line; the keys.

@@ -1,37 +1,21 @@
 //! A client that knows lines and nothing else, and waits for each with a limit.
 
-use fairlock::Server;
-use fairlock::node::Settings;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Far longer than anything takes, even on a busy machine.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-
-/// A node on a free port, with changed settings.
-pub(crate) fn server_with(change: impl FnOnce(&mut Settings)) -> Server {
-    let mut settings = Settings::default();
-    settings.listen = "127.0.0.1:0".to_owned();
-    change(&mut settings);
-    Server::builder()
-        .settings(settings)
-        .start_blocking()
-        .expect("a node on a free port starts")
-}
-
-/// A node on a free port.
-pub(crate) fn server() -> Server {
-    server_with(|_| {})
-}
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// One connection.
-pub(crate) struct Peer {
+pub struct Peer {
     lines: BufReader<TcpStream>,
 }
 
 impl Peer {
-    pub(crate) fn connect(address: SocketAddr) -> Peer {
+    /// Connects.
+    #[must_use]
+    pub fn connect(address: SocketAddr) -> Peer {
         let socket = TcpStream::connect(address).expect("the node listens");
         socket.set_nodelay(true).expect("a socket has this option");
         socket
@@ -46,7 +30,8 @@ impl Peer {
     }
 
     /// A connection whose hello names an id made of one digit.
-    pub(crate) fn named(address: SocketAddr, digit: char) -> Peer {
+    #[must_use]
+    pub fn named(address: SocketAddr, digit: char) -> Peer {
         let mut peer = Peer::connect(address);
         let reply = peer.ask(&format!(
             "H 1 id={} name=client-{digit}",
@@ -56,26 +41,30 @@ impl Peer {
         peer
     }
 
-    pub(crate) fn socket(&self) -> &TcpStream {
+    /// The socket itself.
+    #[must_use]
+    pub fn socket(&self) -> &TcpStream {
         self.lines.get_ref()
     }
 
-    pub(crate) fn local(&self) -> SocketAddr {
+    /// The address of this end.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
         self.socket().local_addr().expect("it is connected")
     }
 
     /// Sends bytes as they are.
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, bytes: &[u8]) {
         self.socket().write_all(bytes).expect("the node reads");
     }
 
     /// Sends one line.
-    pub(crate) fn say(&mut self, line: &str) {
+    pub fn say(&mut self, line: &str) {
         self.send(format!("{line}\n").as_bytes());
     }
 
     /// The next line.
-    pub(crate) fn hear(&mut self) -> String {
+    pub fn hear(&mut self) -> String {
         let mut line = String::new();
         match self.lines.read_line(&mut line) {
             Ok(_) if line.ends_with('\n') => {
@@ -88,13 +77,13 @@ impl Peer {
     }
 
     /// Sends a line and hears the next one.
-    pub(crate) fn ask(&mut self, line: &str) -> String {
+    pub fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.hear()
     }
 
     /// Waits for the end of the connection, with nothing before it.
-    pub(crate) fn hear_end(&mut self) {
+    pub fn hear_end(&mut self) {
         let mut rest = Vec::new();
         match self.lines.read_to_end(&mut rest) {
             Ok(_) => assert_eq!(String::from_utf8_lossy(&rest), ""),
@@ -103,24 +92,25 @@ impl Peer {
     }
 
     /// Proves that nothing is on the way: a probe comes back first.
-    pub(crate) fn hear_nothing(&mut self) {
+    pub fn hear_nothing(&mut self) {
         assert_eq!(self.ask("P #999999"), "P #999999");
     }
 
-    pub(crate) fn end_sending(&self) {
+    /// Sends no more.
+    pub fn end_sending(&self) {
         self.socket()
             .shutdown(Shutdown::Write)
             .expect("it is connected");
     }
 
     /// Acquires, and returns the token.
-    pub(crate) fn acquire(&mut self, line: &str) -> u64 {
+    pub fn acquire(&mut self, line: &str) -> u64 {
         token(&self.ask(line))
     }
 }
 
-/// The token of a grant.
-pub(crate) fn token(reply: &str) -> u64 {
+/// The token of a grant; anything else fails the test.
+pub fn token(reply: &str) -> u64 {
     let mut fields = reply.split(' ');
     assert_eq!(fields.next(), Some("A"), "{reply}");
     fields
@@ -130,7 +120,7 @@ pub(crate) fn token(reply: &str) -> u64 {
 }
 
 /// Asks until the reply is as wanted.
-pub(crate) fn until(peer: &mut Peer, line: &str, wanted: impl Fn(&str) -> bool) -> String {
+pub fn until(peer: &mut Peer, line: &str, wanted: impl Fn(&str) -> bool) -> String {
     let begin = Instant::now();
     loop {
         let reply = peer.ask(line);
@@ -143,7 +133,7 @@ pub(crate) fn until(peer: &mut Peer, line: &str, wanted: impl Fn(&str) -> bool) 
 }
 
 /// Waits until this many requests wait for the key.
-pub(crate) fn until_waiting(peer: &mut Peer, key: &str, count: usize) {
+pub fn until_waiting(peer: &mut Peer, key: &str, count: usize) {
     until(peer, &format!("I {key}"), |reply| {
         let fields: Vec<&str> = reply.split(' ').collect();
         let place = if fields[2] == "held" { 5 } else { 3 };

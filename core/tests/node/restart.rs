@@ -1,6 +1,7 @@
 //! Tokens rise whatever a node has forgotten.
 
-use crate::raw::{LIMIT, Peer, server, token};
+use crate::nodes::server;
+use crate::raw::{LIMIT, Peer, token};
 use fairlock::{Server, ServerError};
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,7 +1,8 @@
 //! Every row of the tables of the protocol page: requests with each of their replies, refusals with
 //! their codes and what they do to the connection.
 
-use crate::raw::{LIMIT, Peer, server, server_with, token, until_waiting};
+use crate::nodes::{server, server_with};
+use crate::raw::{LIMIT, Peer, token, until_waiting};
 use fairlock::node::Secret;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! Requests that wait: their order, what they do not delay, and what becomes of them when their
 //! connection breaks.
 
-use crate::raw::{Peer, server, server_with, token, until, until_waiting};
+use crate::nodes::{server, server_with};
+use crate::raw::{Peer, token, until, until_waiting};
 use std::time::Duration;
 
 #[test]
