@@ -208,6 +208,7 @@ impl Engine {
     /// Hands a lock that nobody holds to the first who waits, in this very step. It stays free for a
     /// detached one to come back, and is forgotten if nobody waits.
     pub(super) fn serve(&mut self, now: Time, lock: u32) {
+        self.wheel.catch_up(now);
         while self.locks[lock].holders == NIL {
             let Some(head) = self.queued(lock).next() else {
                 self.remove_lock(lock);

@@ -113,6 +113,7 @@ impl Engine {
         if self.speaker(connection).is_none() {
             return;
         }
+        self.wheel.catch_up(now);
         let gone = self.connections.remove(connection.index);
         let until = now.after(self.settings.reattach_grace);
         let mut claim = gone.waiting;

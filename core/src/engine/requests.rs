@@ -35,6 +35,7 @@ impl Engine {
         };
         speaker.spoke = true;
         let client = speaker.client;
+        self.wheel.catch_up(now);
         let hash = self.hashes.key(key.spelling());
         let request = Acquire {
             now,
@@ -79,6 +80,7 @@ impl Engine {
         let Some(claim) = self.find_grant(key, token) else {
             return false;
         };
+        self.wheel.catch_up(now);
         self.renew(now, claim, lease);
         self.record(|engine| Change::Kept {
             claim: ClaimId(claim),

@@ -13,7 +13,7 @@ pub(super) struct Table {
 const SHARD_SHIFT: u32 = 40;
 
 /// Tables smaller than this are not made smaller.
-const SMALL: usize = 14;
+const SMALL: usize = 7;
 
 impl Table {
     /// `shards` has to be a power of two.
