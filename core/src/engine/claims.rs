@@ -1,74 +1,16 @@
 //! The steps that requests, broken connections and the time have in common: a claim comes, gets its
 //! turn, or goes.
 
-use super::connections::Owner;
-use super::lock::{Claim, Lock, Queue, Stage};
+use super::lock::{Claim, Stage};
 use super::output::{Change, ClaimId, Effect, Grant, Refusal};
 use super::requests::Acquire;
 use super::time::Time;
 use super::token::Milestones;
+use super::wheel::Timed;
 use super::{Answer, ConnectionId, Engine, NIL};
-use crate::protocol::{ClientId, Key, KeyRef, Millis, Token, Wait};
-use std::sync::Arc;
+use crate::protocol::{ClientId, Millis, Token, Wait};
 
 impl Engine {
-    pub(super) fn find_lock(&self, hash: u64, key: KeyRef<'_>) -> Option<u32> {
-        let spelling = key.spelling();
-        self.keys
-            .find(hash, |lock| self.locks[lock].key.spelling() == spelling)
-    }
-
-    /// The claim that holds `key` with `token`.
-    pub(super) fn find_grant(&self, key: KeyRef<'_>, token: Token) -> Option<u32> {
-        let lock = self.find_lock(self.hashes.key(key.spelling()), key)?;
-        self.holders(lock)
-            .find(|claim| self.claims[*claim].token() == Some(token))
-    }
-
-    /// The claim on `lock` that a client's acquire with this number made.
-    pub(super) fn find_claim(
-        &self,
-        lock: Option<u32>,
-        client: ClientId,
-        number: u64,
-    ) -> Option<u32> {
-        let lock = lock?;
-        let is_it = |claim: u32| {
-            let found = &self.claims[claim];
-            found.number() == Some(number)
-                && found.lock == lock
-                && self.owner_of(claim).client == Some(client)
-        };
-        self.holders(lock).find(|claim| is_it(*claim)).or_else(|| {
-            if self.locks[lock].queue == NIL {
-                return None;
-            }
-            self.requests
-                .find(self.hashes.request(client, number), is_it)
-        })
-    }
-
-    pub(super) fn holders(&self, lock: u32) -> impl Iterator<Item = u32> {
-        self.follow(self.locks[lock].holders)
-    }
-
-    pub(super) fn queued(&self, lock: u32) -> impl Iterator<Item = u32> {
-        let queue = self.queues.get(self.locks[lock].queue);
-        self.follow(queue.map_or(NIL, |queue| queue.head))
-    }
-
-    pub(super) fn add_lock(&mut self, key: Key, hash: u64) -> u32 {
-        let lock = self.locks.insert(Lock {
-            key,
-            holders: NIL,
-            queue: NIL,
-        });
-        let (locks, hashes) = (&self.locks, &self.hashes);
-        self.keys
-            .insert(hash, lock, |lock| hashes.key(locks[lock].key.spelling()));
-        lock
-    }
-
     /// The claim of a request that gets the key at once.
     pub(super) fn add_holder(&mut self, request: &Acquire<'_>, lock: u32, token: Token) -> u32 {
         let owner = self.connections[request.connection].owner;
@@ -84,7 +26,7 @@ impl Engine {
         self.link_holder(claim);
         self.wheel.insert(&mut self.claims, claim);
         self.counts.granted += 1;
-        self.record_grant(claim, token);
+        self.record(|engine| engine.granted(claim, token));
         claim
     }
 
@@ -142,23 +84,29 @@ impl Engine {
     }
 
     fn end_grant(&mut self, now: Time, claim: u32, change: fn(ClaimId, Token) -> Change) {
-        let token = self.claims[claim].token().expect("the claim holds");
-        let lock = self.claims[claim].lock;
+        let ended = self.take_out(claim);
+        let token = ended.token().expect("the claim holds");
         self.record(|_| change(ClaimId(claim), token));
-        self.unlink_holder(claim);
-        self.remove_claim(now, claim);
-        self.serve(now, lock);
+        self.unlink_holder(ended.place());
+        self.part_with(now, &ended);
+        self.serve(now, ended.lock);
     }
 
     /// A waiting claim gives up its place, without a word.
     pub(super) fn leave(&mut self, now: Time, claim: u32) {
         let lock = self.claims[claim].lock;
+        self.remove_waiter(now, claim);
+        self.serve(now, lock);
+    }
+
+    fn remove_waiter(&mut self, now: Time, claim: u32) {
+        let waiter = self.take_out(claim);
         self.record(|_| Change::Left {
             claim: ClaimId(claim),
         });
-        self.unlink_waiter(claim);
-        self.remove_claim(now, claim);
-        self.serve(now, lock);
+        let hash = self.request_hash(&waiter);
+        self.unlink_waiter(claim, waiter.place(), hash);
+        self.part_with(now, &waiter);
     }
 
     /// Makes a grant's lease end `lease` from now, or later if it would have anyway; whoever asks for
@@ -210,10 +158,12 @@ impl Engine {
     pub(super) fn serve(&mut self, now: Time, lock: u32) {
         self.wheel.catch_up(now);
         while self.locks[lock].holders == NIL {
-            let Some(head) = self.queued(lock).next() else {
+            let queue = self.locks[lock].queue;
+            if queue == NIL {
                 self.remove_lock(lock);
                 return;
-            };
+            }
+            let head = self.queues[queue].head;
             let Stage::Attached { connection, .. } = self.claims[head].stage else {
                 break;
             };
@@ -243,11 +193,7 @@ impl Engine {
                         tag,
                         refusal: Refusal::TokensUsedUp,
                     });
-                    self.record(|_| Change::Left {
-                        claim: ClaimId(head),
-                    });
-                    self.unlink_waiter(head);
-                    self.remove_claim(now, head);
+                    self.remove_waiter(now, head);
                 }
             }
         }
@@ -256,14 +202,14 @@ impl Engine {
 
     /// Makes the holder of a waiting claim. Its lease begins now.
     pub(super) fn promote(&mut self, now: Time, claim: u32, token: Token) {
-        let owner = match self.claims[claim].stage {
-            Stage::Attached { connection, .. } => self.connections[connection].owner,
-            Stage::Detached { owner, .. } | Stage::Held { owner, .. } => owner,
-        };
-        self.owners[owner].uses += 1;
         self.wheel.remove(&mut self.claims, claim);
-        self.unlink_waiter(claim);
-        self.untie(claim);
+        let waiter = &self.claims[claim];
+        let (place, stage) = (waiter.place(), waiter.stage);
+        let hash = self.request_hash(waiter);
+        let owner = self.owner_number(stage);
+        self.owners[owner].uses += 1;
+        self.unlink_waiter(claim, place, hash);
+        self.untie(stage);
         let grant = &mut self.claims[claim];
         grant.deadline = now.after(grant.lease());
         grant.stage = Stage::Held {
@@ -275,7 +221,7 @@ impl Engine {
         self.wheel.insert(&mut self.claims, claim);
         self.counts.granted += 1;
         self.counts.handed_over += 1;
-        self.record_grant(claim, token);
+        self.record(|engine| engine.granted(claim, token));
     }
 
     pub(super) fn take_token(&mut self) -> Option<Token> {
@@ -311,184 +257,24 @@ impl Engine {
         }
     }
 
-    /// Forgets a claim that is in no list of its lock any more.
-    pub(super) fn remove_claim(&mut self, now: Time, claim: u32) {
-        self.wheel.remove(&mut self.claims, claim);
-        let attempt = self.claims[claim].attempt;
-        if attempt != 0
-            && let Some(client) = self.client_of(claim)
-            && let Some(number) = self.claims[claim].number()
+    /// Takes a claim out of storage, and its timer. Its lists still have to hear of that.
+    pub(super) fn take_out(&mut self, claim: u32) -> Claim {
+        let claim = self.claims.remove(claim);
+        self.wheel.unlink(&mut self.claims, claim.timer());
+        claim
+    }
+
+    /// The last step of a claim's life: its attempts are remembered, its owner is let go.
+    fn part_with(&mut self, now: Time, claim: &Claim) {
+        if claim.attempt != 0
+            && let Some((client, number)) = self.recognise(claim)
         {
-            self.remember(now, client, number, attempt);
+            self.remember(now, client, number, claim.attempt);
         }
-        self.untie(claim);
-        self.claims.remove(claim);
-    }
-
-    pub(super) fn link_holder(&mut self, claim: u32) {
-        let lock = self.claims[claim].lock;
-        let first = std::mem::replace(&mut self.locks[lock].holders, claim);
-        self.claims[claim].previous = NIL;
-        self.claims[claim].next = first;
-        if first == NIL {
-            self.held += 1;
-        } else {
-            self.claims[first].previous = claim;
-        }
-    }
-
-    pub(super) fn unlink_holder(&mut self, claim: u32) {
-        let (lock, previous, next) = self.unlink(claim);
-        if previous == NIL {
-            self.locks[lock].holders = next;
-        }
-        if self.locks[lock].holders == NIL {
-            self.held -= 1;
-        }
-    }
-
-    /// Puts a claim behind all others that wait for its lock.
-    pub(super) fn link_waiter(&mut self, claim: u32) {
-        let lock = self.claims[claim].lock;
-        let queue = match self.locks[lock].queue {
-            NIL => {
-                let queue = self.queues.insert(Queue {
-                    head: NIL,
-                    tail: NIL,
-                    length: 0,
-                });
-                self.locks[lock].queue = queue;
-                queue
-            }
-            queue => queue,
-        };
-        let queue = &mut self.queues[queue];
-        queue.length += 1;
-        let last = std::mem::replace(&mut queue.tail, claim);
-        if last == NIL {
-            queue.head = claim;
-        } else {
-            self.claims[last].next = claim;
-        }
-        self.claims[claim].previous = last;
-        self.claims[claim].next = NIL;
-        self.waiting += 1;
-        if let Some(hash) = self.request_hash(claim) {
-            let mut requests = std::mem::take(&mut self.requests);
-            requests.insert(hash, claim, |claim| self.hash_of_request(claim));
-            self.requests = requests;
-        }
-    }
-
-    pub(super) fn unlink_waiter(&mut self, claim: u32) {
-        if let Some(hash) = self.request_hash(claim) {
-            let mut requests = std::mem::take(&mut self.requests);
-            requests.remove(hash, claim, |claim| self.hash_of_request(claim));
-            self.requests = requests;
-        }
-        let (lock, previous, next) = self.unlink(claim);
-        self.waiting -= 1;
-        let number = self.locks[lock].queue;
-        let queue = &mut self.queues[number];
-        queue.length -= 1;
-        if previous == NIL {
-            queue.head = next;
-        }
-        if next == NIL {
-            queue.tail = previous;
-        }
-        if queue.length == 0 {
-            self.queues.remove(number);
-            self.locks[lock].queue = NIL;
-        }
-    }
-
-    /// Ties the neighbours of a claim together. Returns its lock and them.
-    fn unlink(&mut self, claim: u32) -> (u32, u32, u32) {
-        let unlinked = &mut self.claims[claim];
-        let lock = unlinked.lock;
-        let previous = std::mem::replace(&mut unlinked.previous, NIL);
-        let next = std::mem::replace(&mut unlinked.next, NIL);
-        if previous != NIL {
-            self.claims[previous].next = next;
-        }
-        if next != NIL {
-            self.claims[next].previous = previous;
-        }
-        (lock, previous, next)
-    }
-
-    pub(super) fn remove_lock(&mut self, lock: u32) {
-        let (locks, hashes) = (&self.locks, &self.hashes);
-        let hash_of = |lock: u32| hashes.key(locks[lock].key.spelling());
-        self.keys.remove(hash_of(lock), lock, hash_of);
-        self.locks.remove(lock);
-    }
-
-    fn follow(&self, first: u32) -> impl Iterator<Item = u32> {
-        let some = |claim: u32| (claim != NIL).then_some(claim);
-        std::iter::successors(some(first), move |claim| some(self.claims[*claim].next))
+        self.untie(claim.stage);
     }
 
     pub(super) fn stage_mut(&mut self, claim: u32) -> Option<&mut Stage> {
         self.claims.get_mut(claim).map(|claim| &mut claim.stage)
-    }
-
-    /// The hash under which a waiting claim is found, if it can be recognised.
-    fn request_hash(&self, claim: u32) -> Option<u64> {
-        let client = self.client_of(claim)?;
-        let number = self.claims[claim].number()?;
-        Some(self.hashes.request(client, number))
-    }
-
-    fn hash_of_request(&self, claim: u32) -> u64 {
-        self.request_hash(claim)
-            .expect("only claims that can be recognised are in the index")
-    }
-
-    fn record_grant(&mut self, claim: u32, token: Token) {
-        self.record(|engine| engine.granted(claim, token));
-    }
-
-    pub(super) fn granted(&self, claim: u32, token: Token) -> Change {
-        let granted = &self.claims[claim];
-        Change::Granted {
-            claim: ClaimId(claim),
-            key: self.locks[granted.lock].key.clone(),
-            token,
-            owner: Arc::clone(self.owner_of(claim)),
-            tag: granted.tag(),
-            lease: granted.lease(),
-            ends: granted.deadline,
-        }
-    }
-
-    pub(super) fn enqueued(&self, claim: u32) -> Change {
-        let waiter = &self.claims[claim];
-        Change::Enqueued {
-            claim: ClaimId(claim),
-            key: self.locks[waiter.lock].key.clone(),
-            owner: Arc::<Owner>::clone(self.owner_of(claim)),
-            tag: waiter.tag(),
-            lease: waiter.lease(),
-            since: self.waiting_since(claim),
-            ends: waiter.deadline,
-        }
-    }
-
-    pub(super) fn waiting_since(&self, claim: u32) -> Time {
-        match self.claims[claim].stage {
-            Stage::Attached { since, .. } | Stage::Detached { since, .. } => since,
-            Stage::Held { .. } => Time::NEVER,
-        }
-    }
-
-    /// Notes a change if anybody wants to know; otherwise it is not even made.
-    #[inline]
-    pub(super) fn record(&mut self, change: impl FnOnce(&Engine) -> Change) {
-        if self.settings.record_changes {
-            let change = change(self);
-            self.changes.push_back(change);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Who speaks to the engine, and what a broken connection leaves behind.
 
-use super::lock::Stage;
+use super::lock::{Claim, Stage};
 use super::output::Grant;
 use super::slab::NIL;
 use super::time::Time;
@@ -151,18 +151,15 @@ impl Engine {
     }
 
     /// Who made a claim.
-    pub(super) fn owner_of(&self, claim: u32) -> &Arc<Owner> {
-        let owner = match self.claims[claim].stage {
-            Stage::Attached { connection, .. } => self.connections[connection].owner,
-            Stage::Detached { owner, .. } | Stage::Held { owner, .. } => owner,
-        };
-        &self.owners[owner].owner
+    pub(super) fn owner_of(&self, claim: &Claim) -> &Arc<Owner> {
+        &self.owners[self.owner_number(claim.stage)].owner
     }
 
-    /// The client whose claim this is, if the claim can be recognised when it is sent again.
-    pub(super) fn client_of(&self, claim: u32) -> Option<ClientId> {
-        self.claims[claim].tag()?;
-        self.owner_of(claim).client
+    pub(super) fn owner_number(&self, stage: Stage) -> u32 {
+        match stage {
+            Stage::Attached { connection, .. } => self.connections[connection].owner,
+            Stage::Detached { owner, .. } | Stage::Held { owner, .. } => owner,
+        }
     }
 
     pub(super) fn release_owner(&mut self, owner: u32) {
@@ -190,8 +187,8 @@ impl Engine {
     }
 
     /// Takes a claim out of whatever its stage ties it to: its connection's list, or its owner.
-    pub(super) fn untie(&mut self, claim: u32) {
-        match self.claims[claim].stage {
+    pub(super) fn untie(&mut self, stage: Stage) {
+        match stage {
             Stage::Attached {
                 connection,
                 previous: before,

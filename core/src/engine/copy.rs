@@ -161,7 +161,7 @@ impl Engine {
             let Some(copied) = self.claims.get(claim) else {
                 continue;
             };
-            let (lease, recognisable) = (copied.lease(), self.client_of(claim).is_some());
+            let (lease, recognisable) = (copied.lease(), self.recognise(copied).is_some());
             match copied.stage {
                 Stage::Held { .. } => {
                     self.renew(now, claim, lease);
@@ -184,6 +184,43 @@ impl Engine {
         }
     }
 
+    /// What a copy has to know of a claim that holds.
+    pub(super) fn granted(&self, claim: u32, token: Token) -> Change {
+        let granted = &self.claims[claim];
+        Change::Granted {
+            claim: ClaimId(claim),
+            key: self.locks[granted.lock].key.clone(),
+            token,
+            owner: Arc::clone(self.owner_of(granted)),
+            tag: granted.tag(),
+            lease: granted.lease(),
+            ends: granted.deadline,
+        }
+    }
+
+    /// What a copy has to know of a claim that waits.
+    pub(super) fn enqueued(&self, claim: u32) -> Change {
+        let waiter = &self.claims[claim];
+        Change::Enqueued {
+            claim: ClaimId(claim),
+            key: self.locks[waiter.lock].key.clone(),
+            owner: Arc::clone(self.owner_of(waiter)),
+            tag: waiter.tag(),
+            lease: waiter.lease(),
+            since: waiter.since(),
+            ends: waiter.deadline,
+        }
+    }
+
+    /// Notes a change if anybody wants to know; otherwise it is not even made.
+    #[inline]
+    pub(super) fn record(&mut self, change: impl FnOnce(&Engine) -> Change) {
+        if self.settings.record_changes {
+            let change = change(self);
+            self.changes.push_back(change);
+        }
+    }
+
     fn copied(&self, claim: ClaimId) -> Result<&Claim, Diverged> {
         self.claims.get(claim.0).ok_or(Diverged)
     }
@@ -196,8 +233,7 @@ impl Engine {
         if waiter.token().is_some() || self.locks[waiter.lock].key != *key {
             return Err(Diverged);
         }
-        self.unlink_waiter(claim.0);
-        self.forget_copy(claim.0);
+        self.end_copy_of_waiter(claim.0);
         Ok(())
     }
 
@@ -230,21 +266,23 @@ impl Engine {
     fn end_copy(&mut self, claim: u32) {
         let lock = self.claims[claim].lock;
         if self.claims[claim].token().is_some() {
-            self.unlink_holder(claim);
+            let ended = self.take_out(claim);
+            self.unlink_holder(ended.place());
+            self.untie(ended.stage);
         } else {
-            self.unlink_waiter(claim);
+            self.end_copy_of_waiter(claim);
         }
-        self.forget_copy(claim);
         if self.locks[lock].holders == NIL && self.locks[lock].queue == NIL {
             self.remove_lock(lock);
         }
     }
 
-    /// Forgets a claim; what is to be remembered of it comes as a change of its own.
-    fn forget_copy(&mut self, claim: u32) {
-        self.wheel.remove(&mut self.claims, claim);
-        self.untie(claim);
-        self.claims.remove(claim);
+    /// What is to be remembered of the claim comes as a change of its own.
+    fn end_copy_of_waiter(&mut self, claim: u32) {
+        let ended = self.take_out(claim);
+        let hash = self.request_hash(&ended);
+        self.unlink_waiter(claim, ended.place(), hash);
+        self.untie(ended.stage);
     }
 
     fn change_times(&mut self, claim: u32, lease: Millis, ends: Time) {

@@ -86,11 +86,8 @@ impl Engine {
             let waiter = &self.claims[claim];
             assert_eq!((waiter.lock, waiter.previous), (lock, previous));
             assert_eq!(waiter.token(), None, "who waits holds nothing");
-            assert!(
-                self.waiting_since(claim) >= since,
-                "first come, first served"
-            );
-            since = self.waiting_since(claim);
+            assert!(waiter.since() >= since, "first come, first served");
+            since = waiter.since();
             previous = claim;
             length += 1;
         }
@@ -109,7 +106,7 @@ impl Engine {
             let has_end = claim.due() != Time::NEVER;
             assert_eq!(claim.timer().is_on(), has_end, "what can end has a timer");
             timers += usize::from(has_end);
-            let recognisable = self.client_of(number);
+            let recognised = self.recognise(claim);
             match claim.stage {
                 Stage::Attached { connection, .. } => {
                     assert!(self.connections.get(connection).is_some());
@@ -120,8 +117,8 @@ impl Engine {
                 }
                 Stage::Held { owner, .. } => *uses.entry(owner).or_insert(0) += 1,
             }
-            if let (None, Some(client), Some(tag)) = (claim.token(), recognisable, claim.tag()) {
-                let found = self.find_claim(Some(claim.lock), client, tag.number);
+            if let (None, Some((client, asked))) = (claim.token(), recognised) {
+                let found = self.find_claim(Some(claim.lock), client, asked);
                 assert_eq!(found, Some(number), "index and queue agree");
                 indexed += 1;
             }

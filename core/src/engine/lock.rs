@@ -42,6 +42,14 @@ pub(super) struct Claim {
 const _: () = assert!(size_of::<Option<Claim>>() == 72);
 const _: () = assert!(size_of::<Option<Lock>>() == 32);
 
+/// Where a claim stands in the list of holders, or of waiters, of its lock.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) lock: u32,
+    pub(super) previous: u32,
+    pub(super) next: u32,
+}
+
 /// How far a claim has come.
 #[derive(Clone, Copy)]
 pub(super) enum Stage {
@@ -115,6 +123,22 @@ impl Claim {
         let fits = lease.0.min((1 << 48) - 1);
         self.lease_low = fits as u32;
         self.lease_high = (fits >> 32) as u16;
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place {
+            lock: self.lock,
+            previous: self.previous,
+            next: self.next,
+        }
+    }
+
+    /// Since when it has waited.
+    pub(super) fn since(&self) -> Time {
+        match self.stage {
+            Stage::Attached { since, .. } | Stage::Detached { since, .. } => since,
+            Stage::Held { .. } => Time::NEVER,
+        }
     }
 
     pub(super) fn token(&self) -> Option<Token> {

@@ -22,6 +22,7 @@ mod expiry;
 mod hash;
 mod invariants;
 mod leaving;
+mod lists;
 mod lock;
 mod output;
 mod requests;

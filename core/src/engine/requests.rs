@@ -6,6 +6,7 @@ use super::output::{Answer, Change, ClaimId, Grant, Refusal};
 use super::time::Time;
 use super::{Engine, NIL};
 use crate::protocol::{ClientId, KeyRef, Millis, Tag, Token, Wait};
+use std::sync::Arc;
 
 /// An acquire on its way through the engine.
 pub(super) struct Acquire<'a> {
@@ -188,7 +189,8 @@ impl Engine {
                     return Answer::Refused(Refusal::WaitingOfConnection);
                 }
                 self.wheel.remove(&mut self.claims, claim);
-                self.untie(claim);
+                let stage = self.claims[claim].stage;
+                self.untie(stage);
                 self.attach(claim, request.connection, since);
                 self.wheel.insert(&mut self.claims, claim);
                 self.claims[claim].set_lease(request.lease);
@@ -198,7 +200,7 @@ impl Engine {
         self.claims[claim].attempt = attempt;
         self.record(|engine| Change::Resent {
             claim: ClaimId(claim),
-            owner: engine.owner_of(claim).clone(),
+            owner: Arc::clone(engine.owner_of(&engine.claims[claim])),
             attempt,
             lease: engine.claims[claim].lease(),
             ends: engine.claims[claim].deadline,

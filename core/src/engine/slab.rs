@@ -12,26 +12,29 @@ const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// Values by number.
 pub(super) struct Slab<T> {
-    chunks: Vec<Chunk<T>>,
-    /// The free numbers of all chunks that ever were.
+    /// Chunks without a value have no storage.
+    chunks: Vec<Option<Chunk<T>>>,
+    /// How many values each chunk has.
+    used: Vec<u32>,
+    /// The free numbers of all chunks that ever were, but for `recent`.
     free: BitSet,
+    /// The number that became free last; what comes and goes one at a time gets it again.
+    recent: Option<u32>,
     /// The storage of one empty chunk, kept so that a value that comes and goes at the border of a
     /// chunk does not ask the allocator each time.
-    spare: Option<Vec<Option<T>>>,
+    spare: Option<Chunk<T>>,
     len: usize,
 }
 
-struct Chunk<T> {
-    /// Grows with use, never beyond its first capacity; without storage while nothing is in use.
-    values: Vec<Option<T>>,
-    used: usize,
-}
+type Chunk<T> = Box<[Option<T>; CHUNK]>;
 
 impl<T> Slab<T> {
     pub(super) fn new() -> Slab<T> {
         Slab {
             chunks: Vec::new(),
+            used: Vec::new(),
             free: BitSet::new(),
+            recent: None,
             spare: None,
             len: 0,
         }
@@ -42,86 +45,90 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn insert(&mut self, value: T) -> u32 {
-        let number = match self.free.first() {
+        let number = match self.recent.take() {
             Some(number) => number,
-            None => {
-                let number = self.chunks.len() << CHUNK_BITS;
-                self.add_chunk();
-                number
-            }
+            None => self.take_lowest(),
         };
         self.put(number, value);
-        number as u32
+        number
     }
 
     /// Stores a value under a number of the caller's choice. Gives it back if that is in use.
     pub(super) fn insert_at(&mut self, number: u32, value: T) -> Result<(), T> {
-        let place = number as usize;
         if self.get(number).is_some() {
             return Err(value);
         }
-        while self.chunks.len() <= place >> CHUNK_BITS {
+        while self.chunks.len() <= number as usize >> CHUNK_BITS {
             self.add_chunk();
         }
-        self.put(place, value);
+        if self.recent == Some(number) {
+            self.recent = None;
+        } else {
+            self.free.remove(number as usize);
+        }
+        self.put(number, value);
         Ok(())
     }
 
     pub(super) fn remove(&mut self, number: u32) -> T {
-        let place = number as usize;
-        let chunk = &mut self.chunks[place >> CHUNK_BITS];
-        let value = chunk.values[place % CHUNK]
-            .take()
+        let chunk = number as usize >> CHUNK_BITS;
+        let value = self.chunks[chunk]
+            .as_mut()
+            .and_then(|values| values[number as usize % CHUNK].take())
             .expect("a number is removed once");
-        chunk.used -= 1;
+        self.used[chunk] -= 1;
         self.len -= 1;
-        self.free.insert(place);
-        if chunk.used == 0 {
-            let mut values = std::mem::take(&mut chunk.values);
-            values.clear();
-            self.spare = Some(values);
+        if self.used[chunk] == 0 {
+            self.spare = self.chunks[chunk].take();
+        }
+        if let Some(older) = self.recent.replace(number) {
+            self.free.insert(older as usize);
         }
         value
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&T> {
-        let place = number as usize;
-        let chunk = self.chunks.get(place >> CHUNK_BITS)?;
-        chunk.values.get(place % CHUNK)?.as_ref()
+        let chunk = self.chunks.get(number as usize >> CHUNK_BITS)?.as_ref()?;
+        chunk[number as usize % CHUNK].as_ref()
     }
 
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let place = number as usize;
-        let chunk = self.chunks.get_mut(place >> CHUNK_BITS)?;
-        chunk.values.get_mut(place % CHUNK)?.as_mut()
+        let chunk = self.chunks.get_mut(number as usize >> CHUNK_BITS)?;
+        chunk.as_mut()?[number as usize % CHUNK].as_mut()
     }
 
     /// The values in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.chunks.iter().enumerate().flat_map(|(index, chunk)| {
-            let values = chunk.values.iter().enumerate();
+        let chunks = self.chunks.iter().enumerate();
+        chunks.flat_map(|(index, chunk)| {
+            let values = chunk.iter().flat_map(|values| values.iter().enumerate());
             values.filter_map(move |(place, value)| {
                 Some((((index << CHUNK_BITS) + place) as u32, value.as_ref()?))
             })
         })
     }
 
-    fn put(&mut self, place: usize, value: T) {
-        let chunk = &mut self.chunks[place >> CHUNK_BITS];
-        if chunk.values.capacity() == 0 {
-            chunk.values = self
-                .spare
-                .take()
-                .unwrap_or_else(|| Vec::with_capacity(CHUNK));
-        }
-        let within = place % CHUNK;
-        if within >= chunk.values.len() {
-            chunk.values.resize_with(within + 1, || None);
-        }
-        chunk.values[within] = Some(value);
-        chunk.used += 1;
+    fn take_lowest(&mut self) -> u32 {
+        let number = self.free.first().unwrap_or_else(|| {
+            let number = self.chunks.len() << CHUNK_BITS;
+            self.add_chunk();
+            number
+        });
+        self.free.remove(number);
+        number as u32
+    }
+
+    /// Stores a value under a number that is free and in neither `free` nor `recent` any more.
+    fn put(&mut self, number: u32, value: T) {
+        let chunk = number as usize >> CHUNK_BITS;
+        let spare = &mut self.spare;
+        let values = self.chunks[chunk].get_or_insert_with(|| match spare.take() {
+            Some(empty) => empty,
+            None => new_chunk(),
+        });
+        values[number as usize % CHUNK] = Some(value);
+        self.used[chunk] += 1;
         self.len += 1;
-        self.free.remove(place);
     }
 
     fn add_chunk(&mut self) {
@@ -130,32 +137,35 @@ impl<T> Slab<T> {
             first + CHUNK < NIL as usize,
             "limits keep numbers below NIL"
         );
-        self.chunks.push(Chunk {
-            values: Vec::new(),
-            used: 0,
-        });
+        self.chunks.push(None);
+        self.used.push(0);
         for number in first..first + CHUNK {
             self.free.insert(number);
         }
     }
 }
 
+fn new_chunk<T>() -> Chunk<T> {
+    let empty: Box<[Option<T>]> = (0..CHUNK).map(|_| None).collect();
+    let Ok(chunk) = empty.try_into() else {
+        unreachable!("as many values as a chunk has");
+    };
+    chunk
+}
+
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, number: u32) -> &T {
-        let place = number as usize;
-        self.chunks[place >> CHUNK_BITS].values[place % CHUNK]
-            .as_ref()
-            .expect("links lead to values that exist")
+        self.get(number).expect("links lead to values that exist")
     }
 }
 
 impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
-        let place = number as usize;
-        self.chunks[place >> CHUNK_BITS].values[place % CHUNK]
-            .as_mut()
+        self.get_mut(number)
             .expect("links lead to values that exist")
     }
 }
@@ -174,14 +184,15 @@ mod tests {
             assert_eq!(slab.remove(number as u32), number);
         }
         let with_storage = |slab: &Slab<usize>| {
-            let kept = slab
-                .chunks
-                .iter()
-                .filter(|chunk| chunk.values.capacity() > 0);
+            let kept = slab.chunks.iter().filter(|chunk| chunk.is_some());
             kept.count() + usize::from(slab.spare.is_some())
         };
         assert_eq!((slab.len(), with_storage(&slab)), (CHUNK - 10, 2));
-        assert_eq!(slab.insert(7), 0);
+        assert_eq!(
+            (slab.insert(7), slab.insert(7)),
+            (9, 0),
+            "the latest, then the lowest"
+        );
         slab.insert_at(2 * CHUNK as u32 + 5, 8).expect("free");
         assert_eq!(slab.insert_at(2 * CHUNK as u32 + 5, 9), Err(9));
         assert_eq!(slab[2 * CHUNK as u32 + 5], 8);

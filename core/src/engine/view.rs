@@ -97,8 +97,8 @@ impl Engine {
         let queue = lock.into_iter().flat_map(|lock| self.queued(lock));
         (1..).zip(queue).map(move |(position, claim)| WaiterRow {
             position,
-            waited: now.since(self.waiting_since(claim)),
-            owner: self.owner_of(claim),
+            waited: now.since(self.claims[claim].since()),
+            owner: self.owner_of(&self.claims[claim]),
         })
     }
 
@@ -202,7 +202,7 @@ impl Engine {
             token,
             remaining: self.claims[claim].deadline.since(now),
             waiters: self.queue_length_of(lock),
-            owner: self.owner_of(claim),
+            owner: self.owner_of(&self.claims[claim]),
         })
     }
 }

@@ -96,6 +96,11 @@ impl Wheel {
     /// Disarms a value if it is armed.
     pub(super) fn remove<T: Timed>(&mut self, values: &mut Slab<T>, number: u32) {
         let links = std::mem::replace(values[number].timer_mut(), TimerLinks::OFF);
+        self.unlink(values, links);
+    }
+
+    /// Disarms a value that has left `values` already.
+    pub(super) fn unlink<T: Timed>(&mut self, values: &mut Slab<T>, links: TimerLinks) {
         if !links.is_on() {
             return;
         }

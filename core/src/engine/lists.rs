@@ -1,0 +1,186 @@
+//! Where claims are found: the lock of a key, its holders and its queue, and the index of those who
+//! wait.
+
+use super::lock::{Claim, Lock, Place, Queue};
+use super::{Engine, NIL};
+use crate::protocol::{ClientId, Key, KeyRef, Token};
+
+impl Engine {
+    pub(super) fn find_lock(&self, hash: u64, key: KeyRef<'_>) -> Option<u32> {
+        let spelling = key.spelling();
+        self.keys
+            .find(hash, |lock| self.locks[lock].key.spelling() == spelling)
+    }
+
+    /// The claim that holds `key` with `token`.
+    pub(super) fn find_grant(&self, key: KeyRef<'_>, token: Token) -> Option<u32> {
+        let lock = self.find_lock(self.hashes.key(key.spelling()), key)?;
+        self.holders(lock)
+            .find(|claim| self.claims[*claim].token() == Some(token))
+    }
+
+    /// The claim on `lock` that a client's acquire with this number made.
+    pub(super) fn find_claim(
+        &self,
+        lock: Option<u32>,
+        client: ClientId,
+        number: u64,
+    ) -> Option<u32> {
+        let lock = lock?;
+        let is_it = |claim: u32| {
+            let claim = &self.claims[claim];
+            claim.number() == Some(number)
+                && claim.lock == lock
+                && self.owner_of(claim).client == Some(client)
+        };
+        self.holders(lock).find(|claim| is_it(*claim)).or_else(|| {
+            if self.locks[lock].queue == NIL {
+                return None;
+            }
+            self.requests
+                .find(self.hashes.request(client, number), is_it)
+        })
+    }
+
+    /// The client whose claim this is, and its number, if it can be recognised when it is sent again.
+    pub(super) fn recognise(&self, claim: &Claim) -> Option<(ClientId, u64)> {
+        let number = claim.number()?;
+        Some((self.owner_of(claim).client?, number))
+    }
+
+    /// The hash under which a waiting claim is found, if it can be recognised.
+    pub(super) fn request_hash(&self, claim: &Claim) -> Option<u64> {
+        let (client, number) = self.recognise(claim)?;
+        Some(self.hashes.request(client, number))
+    }
+
+    pub(super) fn holders(&self, lock: u32) -> impl Iterator<Item = u32> {
+        self.follow(self.locks[lock].holders)
+    }
+
+    pub(super) fn queued(&self, lock: u32) -> impl Iterator<Item = u32> {
+        let queue = self.queues.get(self.locks[lock].queue);
+        self.follow(queue.map_or(NIL, |queue| queue.head))
+    }
+
+    pub(super) fn add_lock(&mut self, key: Key, hash: u64) -> u32 {
+        let lock = self.locks.insert(Lock {
+            key,
+            holders: NIL,
+            queue: NIL,
+        });
+        let (locks, hashes) = (&self.locks, &self.hashes);
+        self.keys
+            .insert(hash, lock, |lock| hashes.key(locks[lock].key.spelling()));
+        lock
+    }
+
+    pub(super) fn remove_lock(&mut self, lock: u32) {
+        let (locks, hashes) = (&self.locks, &self.hashes);
+        let hash_of = |lock: u32| hashes.key(locks[lock].key.spelling());
+        self.keys.remove(hash_of(lock), lock, hash_of);
+        self.locks.remove(lock);
+    }
+
+    pub(super) fn link_holder(&mut self, claim: u32) {
+        let lock = self.claims[claim].lock;
+        let first = std::mem::replace(&mut self.locks[lock].holders, claim);
+        self.claims[claim].previous = NIL;
+        self.claims[claim].next = first;
+        if first == NIL {
+            self.held += 1;
+        } else {
+            self.claims[first].previous = claim;
+        }
+    }
+
+    /// Takes a claim that holds out of its place. The lock may be without a holder then.
+    pub(super) fn unlink_holder(&mut self, place: Place) {
+        self.unlink(place);
+        let lock = &mut self.locks[place.lock];
+        if place.previous == NIL {
+            lock.holders = place.next;
+        }
+        if lock.holders == NIL {
+            self.held -= 1;
+        }
+    }
+
+    /// Puts a claim behind all others that wait for its lock.
+    pub(super) fn link_waiter(&mut self, claim: u32) {
+        let lock = self.claims[claim].lock;
+        let queue = match self.locks[lock].queue {
+            NIL => {
+                let queue = self.queues.insert(Queue {
+                    head: NIL,
+                    tail: NIL,
+                    length: 0,
+                });
+                self.locks[lock].queue = queue;
+                queue
+            }
+            queue => queue,
+        };
+        let queue = &mut self.queues[queue];
+        queue.length += 1;
+        let last = std::mem::replace(&mut queue.tail, claim);
+        if last == NIL {
+            queue.head = claim;
+        } else {
+            self.claims[last].next = claim;
+        }
+        self.claims[claim].previous = last;
+        self.claims[claim].next = NIL;
+        self.waiting += 1;
+        if let Some(hash) = self.request_hash(&self.claims[claim]) {
+            let mut requests = std::mem::take(&mut self.requests);
+            requests.insert(hash, claim, |claim| self.hash_of_request(claim));
+            self.requests = requests;
+        }
+    }
+
+    /// Takes a waiting claim out of its place in the queue, and out of the index if it is there under
+    /// `hash`.
+    pub(super) fn unlink_waiter(&mut self, claim: u32, place: Place, hash: Option<u64>) {
+        if let Some(hash) = hash {
+            let mut requests = std::mem::take(&mut self.requests);
+            requests.remove(hash, claim, |claim| self.hash_of_request(claim));
+            self.requests = requests;
+        }
+        self.unlink(place);
+        self.waiting -= 1;
+        let number = self.locks[place.lock].queue;
+        let queue = &mut self.queues[number];
+        queue.length -= 1;
+        if place.previous == NIL {
+            queue.head = place.next;
+        }
+        if place.next == NIL {
+            queue.tail = place.previous;
+        }
+        if queue.length == 0 {
+            self.queues.remove(number);
+            self.locks[place.lock].queue = NIL;
+        }
+    }
+
+    /// Ties the neighbours of a place together.
+    fn unlink(&mut self, place: Place) {
+        if place.previous != NIL {
+            self.claims[place.previous].next = place.next;
+        }
+        if place.next != NIL {
+            self.claims[place.next].previous = place.previous;
+        }
+    }
+
+    fn hash_of_request(&self, claim: u32) -> u64 {
+        self.request_hash(&self.claims[claim])
+            .expect("only claims that can be recognised are in the index")
+    }
+
+    fn follow(&self, first: u32) -> impl Iterator<Item = u32> {
+        let some = |claim: u32| (claim != NIL).then_some(claim);
+        std::iter::successors(some(first), move |claim| some(self.claims[*claim].next))
+    }
+}
