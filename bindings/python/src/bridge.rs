@@ -26,7 +26,23 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 
 /// Makes the Python value of an outcome, on the loop's thread.
-type Outcome = Box<dyn FnOnce(Python<'_>, Option<Wish>) -> PyResult<Py<PyAny>> + Send>;
+type Outcome = Box<dyn FnOnce(Settling<'_, '_>) -> PyResult<Py<PyAny>> + Send>;
+
+/// What is at hand when an outcome becomes a value. No outcome brings a bridge along: one that is never fetched
+/// would keep its own bridge, and whatever lock it holds, for ever.
+pub(crate) struct Settling<'a, 'py> {
+    pub(crate) py: Python<'py>,
+    pub(crate) bridge: &'a Bridge,
+    wish: Option<Wish>,
+}
+
+impl Settling<'_, '_> {
+    /// What the acquire left here when it was started.
+    pub(crate) fn into_wish(self) -> Wish {
+        self.wish
+            .expect("an acquire leaves its wish with its future")
+    }
+}
 
 /// What the lock to come is to know.
 pub(crate) struct Wish {
@@ -50,16 +66,22 @@ enum Event {
 
 /// The part of a bridge that the background thread sees. No Python object is in it.
 struct Shared {
-    events: Mutex<Vec<Event>>,
+    /// Nothing once the bridge is gone: what comes later is dropped, and a lock in it thereby released.
+    events: Mutex<Option<Vec<Event>>>,
     bell: UnixStream,
 }
 
 impl Shared {
     fn push(&self, event: Event) {
-        let mut events = lock(&self.events);
+        let mut open = lock(&self.events);
+        let Some(events) = &mut *open else {
+            // Out of the lock before the event is dropped, which may make more of them.
+            drop(open);
+            return;
+        };
         let first = events.is_empty();
         events.push(event);
-        drop(events);
+        drop(open);
         if first {
             // It can only fail for want of a reader, and then nobody waits, or for want of room, and then a byte is there.
             let _ = (&self.bell).write(&[1]);
@@ -107,7 +129,7 @@ impl Bridge {
         ear.set_nonblocking(true)?;
         Ok(Bridge {
             shared: Arc::new(Shared {
-                events: Mutex::default(),
+                events: Mutex::new(Some(Vec::new())),
                 bell,
             }),
             ear,
@@ -124,16 +146,16 @@ impl Bridge {
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         // First the byte, then the list: what comes in between is in the list, or rings again.
         let _ = (&self.ear).read(&mut [0; 16]);
-        let events = std::mem::take(&mut *lock(&self.shared.events));
+        let events = lock(&self.shared.events).as_mut().map(std::mem::take);
         let mut failed = Ok(());
-        for event in events {
+        for event in events.into_iter().flatten() {
             match event {
                 Event::Call(call) => call(py),
                 Event::Done(place, outcome) => {
                     let expected = lock(&self.waiting).remove(place);
                     if let Some(expected) = expected {
                         // A future that cannot be settled must not keep the others from it.
-                        failed = settle(py, expected, outcome).and(failed);
+                        failed = self.settle(py, expected, outcome).and(failed);
                     }
                 }
             }
@@ -179,23 +201,36 @@ impl Bridge {
         }
     }
 
+    /// Settles one future. Who had given up its future by then gets nothing: the value is dropped, and a lock in it
+    /// thereby released.
+    fn settle(&self, py: Python<'_>, expected: Expected, outcome: Outcome) -> PyResult<()> {
+        let future = expected.future.bind(py);
+        if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+            return Ok(());
+        }
+        let wish = expected.wish;
+        match outcome(Settling {
+            py,
+            bridge: self,
+            wish,
+        }) {
+            Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
+            Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+        };
+        Ok(())
+    }
+
     /// A way to have something called on the loop's thread, from any thread.
     pub(crate) fn caller(&self) -> Caller {
         Caller(self.shared.clone())
     }
 }
 
-/// Settles one future. Who had given up its future by then gets nothing: the value is dropped, and a lock thereby released.
-fn settle(py: Python<'_>, expected: Expected, outcome: Outcome) -> PyResult<()> {
-    let future = expected.future.bind(py);
-    if future.call_method0(intern!(py, "done"))?.is_truthy()? {
-        return Ok(());
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let left = lock(&self.shared.events).take();
+        drop(left);
     }
-    match outcome(py, expected.wish) {
-        Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
-        Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
-    };
-    Ok(())
 }
 
 /// The answer that one operation owes its future. Dropped unsent, it says so: no task waits for ever.
@@ -215,7 +250,7 @@ impl Reply {
     /// Has the future settled by what `outcome` gives, on the loop's thread.
     pub(crate) fn send(
         mut self,
-        outcome: impl FnOnce(Python<'_>, Option<Wish>) -> PyResult<Py<PyAny>> + Send + 'static,
+        outcome: impl FnOnce(Settling<'_, '_>) -> PyResult<Py<PyAny>> + Send + 'static,
     ) {
         if let Some(place) = self.place.take() {
             self.shared.push(Event::Done(place, Box::new(outcome)));
@@ -227,8 +262,10 @@ impl Drop for Reply {
     fn drop(&mut self) {
         let unsent = self.unsent;
         if let Some(place) = self.place.take() {
-            self.shared
-                .push(Event::Done(place, Box::new(move |py, _| unsent(py))));
+            self.shared.push(Event::Done(
+                place,
+                Box::new(move |settling| unsent(settling.py)),
+            ));
         }
     }
 }

@@ -3,14 +3,14 @@
 
 use crate::arguments::{Key, Limit, Seconds, TokenNumber};
 use crate::border::guard;
-use crate::bridge::{Bridge, Caller, Reply, Wish};
+use crate::bridge::{Bridge, Reply, Settling, Wish};
 use crate::client::Client;
 use crate::error;
 use crate::lock::{Lock, OnLost};
 use crate::options::Options;
 use crate::view;
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
+use pyo3::types::{PyBool, PyString};
 
 /// An operation under way.
 #[pyclass(frozen, module = "fairlock._fairlock")]
@@ -30,17 +30,20 @@ impl Operation {
 /// Sends a result of the core to its future.
 fn answer<T: Send + 'static>(
     reply: Reply,
-    convert: impl FnOnce(Python<'_>, Option<Wish>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    convert: impl FnOnce(Settling<'_, '_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
 ) -> impl FnOnce(Result<T, fairlock::Error>) + Send + 'static {
     move |result| {
-        reply.send(move |py, wish| match result {
-            Ok(value) => guard(py, || convert(py, wish, value)),
-            Err(error) => Err(error::to_python(py, &error)),
+        reply.send(move |settling| {
+            let py = settling.py;
+            match result {
+                Ok(value) => guard(py, || convert(settling, value)),
+                Err(error) => Err(error::to_python(py, &error)),
+            }
         });
     }
 }
 
-/// Submits a call whose result is converted by a function of `view`, or is a plain value.
+/// Submits a call whose result needs nothing but a conversion.
 fn submit<T: Send + 'static>(
     py: Python<'_>,
     bridge: &Bridge,
@@ -50,7 +53,9 @@ fn submit<T: Send + 'static>(
 ) -> PyResult<Operation> {
     guard(py, || {
         let reply = bridge.expect(future, None);
-        let done = answer(reply, |py, _, value| convert(py, value).map(Bound::unbind));
+        let done = answer(reply, |settling, value| {
+            convert(settling.py, value).map(Bound::unbind)
+        });
         Ok(Operation(call.submit(done)))
     })
 }
@@ -66,13 +71,9 @@ fn yes(py: Python<'_>, yes: bool) -> PyResult<Bound<'_, PyAny>> {
 }
 
 /// The lock that an acquire brought.
-fn lock_of(
-    py: Python<'_>,
-    wish: Option<Wish>,
-    caller: Caller,
-    core: fairlock::Lock,
-) -> PyResult<Py<PyAny>> {
-    let Wish { key, on_lost } = wish.expect("an acquire leaves its wish with its future");
+fn lock_of(settling: Settling<'_, '_>, core: fairlock::Lock) -> PyResult<Py<PyAny>> {
+    let (py, caller) = (settling.py, settling.bridge.caller());
+    let Wish { key, on_lost } = settling.into_wish();
     let lock = Lock::of_loop(core, key, on_lost, caller);
     Ok(Py::new(py, lock)?.into_any())
 }
@@ -101,7 +102,6 @@ pub(crate) fn start_acquire(
     };
     let call = options.acquire(&client.get().core, &key)?;
     let bridge = bridge.get();
-    let caller = bridge.caller();
     guard(py, || {
         let reply = bridge.expect(
             future,
@@ -110,9 +110,7 @@ pub(crate) fn start_acquire(
                 on_lost: options.on_lost,
             }),
         );
-        Ok(Operation(call.submit(answer(reply, |py, wish, lock| {
-            lock_of(py, wish, caller, lock)
-        }))))
+        Ok(Operation(call.submit(answer(reply, lock_of))))
     })
 }
 
@@ -139,7 +137,6 @@ pub(crate) fn start_try_acquire(
     };
     let call = options.try_acquire(&client.get().core, &key)?;
     let bridge = bridge.get();
-    let caller = bridge.caller();
     guard(py, || {
         let reply = bridge.expect(
             future,
@@ -150,9 +147,9 @@ pub(crate) fn start_try_acquire(
         );
         Ok(Operation(call.submit(answer(
             reply,
-            |py, wish, lock| match lock {
-                Some(lock) => lock_of(py, wish, caller, lock),
-                None => Ok(py.None()),
+            |settling, lock| match lock {
+                Some(lock) => lock_of(settling, lock),
+                None => Ok(settling.py.None()),
             },
         ))))
     })
@@ -198,7 +195,11 @@ pub(crate) fn start_lost(
     guard(py, || {
         let reply = bridge.get().expect(future, None).or_none();
         lock.get().core.on_lost(move |reason| {
-            reply.send(move |py, _| Ok(reason.as_str().into_pyobject(py)?.into_any().unbind()));
+            reply.send(move |settling| {
+                Ok(PyString::new(settling.py, reason.as_str())
+                    .into_any()
+                    .unbind())
+            });
         });
         Ok(())
     })

@@ -80,11 +80,12 @@ class AsyncLock:
     in the background.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_lost")
+    __slots__ = ("__weakref__", "_lock", "_lost", "_released")
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
         self._lost: Future[str | None] | None = None
+        self._released = False
 
     @property
     def key(self) -> str | bytes:
@@ -124,10 +125,22 @@ class AsyncLock:
         Repeated until a node confirms it, also when the task is cancelled meanwhile. Raises
         `ReleaseUnconfirmed` if none does for five seconds.
         """
-        return bool(await _run(native.start_release, self._lock))
+        try:
+            return bool(await _run(native.start_release, self._lock))
+        finally:
+            # From the first try of a release on, nobody is told of a loss any more.
+            self._released = True
+            if self._lost is not None and not self._lost.get_loop().is_closed():
+                self._lost.get_loop().call_soon_threadsafe(self._tell_lost, self._lost)
+
+    def _tell_lost(self, future: "Future[str | None]") -> None:
+        if not future.done():
+            future.set_result(self._lock.lost())
 
     async def lost(self) -> str | None:
         """Waits until the lock is lost: `expired`, `taken`, `unconfirmed` or `closed`; `None` once it is released."""
+        if self._released:
+            return self._lock.lost()
         loop = get_running_loop()
         future = self._lost
         if future is None or future.get_loop() is not loop:
