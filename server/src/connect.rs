@@ -1,9 +1,11 @@
-//! From the options of a client command to a client: which servers, and what secret to say to them.
+//! From the options of a client command to a client and an acquire: which servers, what secret to say
+//! to them, and how to wait for a lock.
 
-use crate::arguments::Connection;
+use crate::arguments::{Connection, Want};
 use crate::exit::Failure;
+use crate::values::Wait;
 use fairlock::protocol::limits;
-use fairlock::{Client, ClientBuilder};
+use fairlock::{Client, ClientBuilder, Error, Lock, Pending};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -55,6 +57,33 @@ impl Connection {
             Some(secret) => builder.secret(secret),
             None => builder,
         })
+    }
+}
+
+impl Want {
+    /// Starts to acquire `key`; `done` gets the lock, or `None` if it was not to be waited for.
+    pub(crate) fn submit(
+        &self,
+        client: &Client,
+        key: &[u8],
+        keep_alive: bool,
+        done: impl FnOnce(Result<Option<Lock>, Error>) + Send + 'static,
+    ) -> Pending {
+        if self.no_wait {
+            let mut acquire = client.try_acquire(key).lease(self.lease);
+            if keep_alive {
+                acquire = acquire.keep_alive();
+            }
+            return acquire.submit(done);
+        }
+        let mut acquire = client.acquire(key).lease(self.lease);
+        if let Wait::For(time) = self.wait {
+            acquire = acquire.wait(time);
+        }
+        if keep_alive {
+            acquire = acquire.keep_alive();
+        }
+        acquire.submit(|result| done(result.map(Some)))
     }
 }
 

@@ -62,7 +62,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let code = match error.kind() {
             ErrorKind::WaitTimeout => NOT_HAD,
-            ErrorKind::ConnectionFailed => UNREACHABLE,
+            ErrorKind::ConnectionFailed | ErrorKind::ReleaseUnconfirmed => UNREACHABLE,
             ErrorKind::InvalidArgument => USAGE,
             ErrorKind::Refused { .. } => REFUSED,
             ErrorKind::LockLost { .. } | ErrorKind::StaleToken => LOST,

@@ -40,15 +40,15 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
         .map_err(|error| failure(&error))?;
     announce(server.address());
     tokio::select! {
-        () = stop.next() => {}
+        _ = stop.next() => {}
         () = server.ended() => {}
     }
     tokio::select! {
         stopped = server.stop() => stopped.map(|()| exit::OK).map_err(|error| failure(&error)),
-        () = stop.next() => {
+        signal = stop.next() => {
             tell("stopped at once");
-            // The node's thread is left as it is: whoever sends a second signal does not want to wait for it.
-            std::process::exit(exit::FAILED.into());
+            // The node's thread is left as it is: whoever says it twice does not want to wait for it.
+            std::process::exit(exit::code_of_signal(signal.as_raw_value()).into());
         }
     }
 }
@@ -98,10 +98,10 @@ impl StopSignals {
         })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> SignalKind {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
         }
     }
 }

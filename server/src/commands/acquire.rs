@@ -5,7 +5,6 @@ use crate::arguments::Acquire;
 use crate::exit::{self, Failure};
 use crate::inbox::{Inbox, Received};
 use crate::text;
-use crate::values::Wait;
 use fairlock::{Error, Lock};
 use nix::sys::signal::Signal;
 use std::io::{self, Write};
@@ -52,20 +51,11 @@ fn wait_for(
     arguments: &Acquire,
 ) -> Result<Lock, Failure> {
     let client = arguments.connection.client()?;
-    let want = &arguments.want;
     let key = arguments.key.bytes();
     let done = inbox.sender();
-    let pending = if want.no_wait {
-        let acquire = client.try_acquire(key).lease(want.lease);
-        acquire.submit(move |result| done.send(result))
-    } else {
-        let acquire = client.acquire(key).lease(want.lease);
-        let acquire = match want.wait {
-            Wait::Forever => acquire,
-            Wait::For(time) => acquire.wait(time),
-        };
-        acquire.submit(move |result| done.send(result.map(Some)))
-    };
+    let pending = arguments
+        .want
+        .submit(&client, key, false, move |result| done.send(result));
     let mut ended_by = None;
     loop {
         let received = inbox

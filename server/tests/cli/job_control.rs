@@ -113,6 +113,23 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     assert_eq!(server.state("k"), (false, 0));
 }
 
+/// Goal: a wait can be stopped and continued like any other program, and goes on waiting.
+#[test]
+fn ctrl_z_while_waiting_stops_the_wait_and_fg_continues_it() {
+    let server = Server::start();
+    let token = server.takes("k");
+    let mut shell = Shell::start(&server);
+    shell.types("f run k -- echo it-ran\n");
+    eventually("it waits", || server.state("k") == (true, 1));
+    shell.types("\x1a");
+    shell.sees("Stopped");
+    shell.types("fg\n");
+    shell.sees("fairlock");
+    eventually("it waits", || server.state("k") == (true, 1));
+    assert_eq!(server.does(&["release", "k", &token]).code, 0);
+    shell.sees("it-ran");
+}
+
 /// Goal: a job in the background that wants to read stops until it is in the foreground.
 #[test]
 fn a_job_in_the_background_that_reads_stops_until_fg() {

@@ -125,6 +125,43 @@ fn a_frozen_server_stops_the_command_before_the_lease_ends() {
     }
 }
 
+/// Goal: a frozen server keeps nobody waiting for longer than the wait, and Ctrl+C ends it before.
+#[test]
+fn waiting_for_a_frozen_server_has_an_end() {
+    let server = Server::start();
+    server.signal(Signal::STOP);
+    let begun = Instant::now();
+    let outcome = server.does(&["run", "--wait", "0.5", "k", "--", "echo", "it ran"]);
+    assert!(matches!(outcome.code, 69 | 75), "{outcome:?}");
+    assert_eq!(outcome.out, "");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    server.signal(Signal::CONT);
+
+    server.takes("k");
+    let waiting = Running::start(server.fairlock(["run", "k", "--", "echo", "it ran"]));
+    eventually("it waits", || server.state("k") == (true, 1));
+    server.signal(Signal::STOP);
+    let begun = Instant::now();
+    waiting.signal(Signal::INT);
+    let outcome = waiting.end();
+    server.signal(Signal::CONT);
+    assert_eq!(
+        (outcome.code, outcome.out.as_str()),
+        (130, ""),
+        "{outcome:?}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    eventually("nobody waits", || server.state("k") == (true, 0));
+}
+
 /// Goal: a `run` that is stopped renews nothing, so the guard has to end the command in time.
 #[test]
 fn a_stopped_run_stops_the_command_before_the_lease_ends() {

@@ -2,6 +2,8 @@
 
 use crate::support::{Folder, Running, Server, fairlock, outcome};
 use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 /// Goal: scripts can rely on the first line; people get a line to try. Method: run that line.
 #[test]
@@ -43,6 +45,30 @@ fn sigint_and_sigterm_stop_it_in_good_order() {
         let outcome = server.end();
         assert_eq!(outcome.code, 0, "{outcome:?}");
     }
+}
+
+/// Goal: who says it twice does not want to wait. Method: a client that stays makes the orderly stop
+/// take a second; on a machine that is too busy for that it is tried again.
+#[test]
+fn a_second_signal_stops_it_at_once() {
+    for _ in 0..10 {
+        let server = Server::start_with(&["--drain-timeout", "60"], &[]);
+        let mut client = TcpStream::connect(&server.address).expect("it listens");
+        client.write_all(b"H 1\n").expect("it reads");
+        let mut answer = [0; 3];
+        client.read_exact(&mut answer).expect("it answers");
+        let mut process = server.process();
+        process.signal(Signal::TERM);
+        process.error_with("leaving");
+        process.signal(Signal::INT);
+        let outcome = process.end();
+        if outcome.code == 130 {
+            assert!(outcome.err.contains("at once"), "{outcome:?}");
+            return;
+        }
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    }
+    panic!("every orderly stop was over before the second signal");
 }
 
 /// Goal: a script that reads one line and closes the pipe does not stop the server.
