@@ -66,12 +66,8 @@ impl Play {
                 }
             }
             "release" => {
-                self.lock(command)
-                    .release()
-                    .submit(move |result| match result {
-                        Ok(held) => say(&format!("released {held}")),
-                        Err(error) => say(&spell(&error)),
-                    });
+                let release = self.lock(command).release();
+                self.run(command.op, release, |held| format!("released {held}"));
             }
             "keep" => {
                 let lock = self.lock(command);

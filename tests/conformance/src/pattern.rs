@@ -159,7 +159,10 @@ impl Names {
             let end = rest[at + 1..]
                 .find(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == '?'))
                 .map_or(rest.len(), |length| at + 1 + length);
-            out.push_str(&self.tag_for(&rest[at + 1..end])?);
+            match &rest[at + 1..end] {
+                "" => out.push('#'),
+                name => out.push_str(&self.tag_for(name)?),
+            }
             rest = &rest[end..];
         }
         out.push_str(rest);
@@ -228,6 +231,12 @@ fn tag(word: &str) -> Option<(u64, u32)> {
     }
 }
 
+/// What stands behind `#` in a tag. A key may begin with `#` too, and then has other characters in it.
+fn is_tag_name(name: &str) -> bool {
+    let sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'?';
+    !name.is_empty() && name.bytes().all(sign)
+}
+
 fn field(text: &str) -> Result<Field, String> {
     if text == "..." {
         return Ok(Field::Rest);
@@ -235,7 +244,7 @@ fn field(text: &str) -> Result<Field, String> {
     if text == "*" {
         return Ok(Field::Any);
     }
-    if let Some(tag) = text.strip_prefix('#') {
+    if let Some(tag) = text.strip_prefix('#').filter(|tag| is_tag_name(tag)) {
         if tag == "?" {
             return Ok(Field::AnyTag);
         }
@@ -300,6 +309,8 @@ mod tests {
         );
         assert_eq!(names.fill("R k ok #?").as_deref(), Ok("R k ok #9"));
         assert_eq!(names.fill("R k ok #raw77").as_deref(), Ok("R k ok #77"));
+        assert_eq!(names.fill("A #- 1 #1").as_deref(), Ok("A #- 1 #7"));
+        assert!(matches("A #- #1", "A #- #7", names));
         assert!(names.fill("R k ok #5").is_err());
         assert_eq!(names.normal("A k #8.3"), "A k #2.3");
     }

@@ -320,15 +320,19 @@ fn read(connection: usize, mut stream: &TcpStream, behaviour: &Mutex<Behaviour>,
             match own {
                 None => shared.tell(What::Line { connection, line }),
                 Some(answer) => {
+                    let refused = answer
+                        .as_ref()
+                        .is_some_and(|answer| answer.starts_with("E "));
                     if let Some(answer) = answer {
                         shared.note(connection, "> (by itself)", &answer);
                         let _ = stream.write_all(format!("{answer}\n").as_bytes());
-                        if first && answer.starts_with("E ") {
-                            let _ = stream.shutdown(Shutdown::Both);
-                        }
                     }
                     if first {
                         shared.tell(What::Hello { connection, line });
+                        if refused {
+                            let _ = stream.shutdown(Shutdown::Both);
+                            return;
+                        }
                     }
                 }
             }
