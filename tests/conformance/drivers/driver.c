@@ -31,6 +31,8 @@ struct play {
     char number[24];
     fairlock_client *client;
     fairlock_fence *fence;
+    /* Commands under way on threads that use the client. */
+    int blocking;
     struct operation operations[OPERATIONS];
     int count;
     struct play *next;
@@ -287,9 +289,13 @@ static void obey(struct command *command) {
 
 static void *obey_on_thread(void *data) {
     struct command *command = data;
+    struct play *play = command->play;
     obey(command);
     free(command->line);
     free(command);
+    pthread_mutex_lock(&mutex);
+    play->blocking--;
+    pthread_mutex_unlock(&mutex);
     return NULL;
 }
 
@@ -304,12 +310,24 @@ static void cancel(struct operation *operation) {
     }
 }
 
+static void *close_on_thread(void *client) {
+    fairlock_client_close(client);
+    return NULL;
+}
+
 static void end(struct play *play) {
     /* Operations may still be under way and tell the play what became of them, so it stays in memory. */
     for (int at = 0; at < play->count; at++) {
         fairlock_pending_free(play->operations[at].pending);
         play->operations[at].pending = NULL;
     }
+    pthread_mutex_lock(&mutex);
+    fairlock_client *client = play->blocking == 0 ? play->client : NULL;
+    play->client = NULL;
+    pthread_mutex_unlock(&mutex);
+    /* Closed, so that it does not go on connecting to a server that is gone; that takes up to a second. */
+    pthread_t thread;
+    if (client != NULL && pthread_create(&thread, NULL, close_on_thread, client) == 0) pthread_detach(thread);
 }
 
 int main(void) {
@@ -317,6 +335,7 @@ int main(void) {
     char *line = NULL;
     size_t size = 0;
     setvbuf(stdout, NULL, _IOLBF, 1 << 16);
+    puts("ready");
     while (getline(&line, &size, stdin) > 0) {
         struct command *command = calloc(1, sizeof *command);
         command->line = strdup(line);
@@ -345,6 +364,9 @@ int main(void) {
         int blocks = strcmp(verb, "end") != 0 && strcmp(verb, "cancel") != 0 && strcmp(verb, "open") != 0 &&
                      !says(command, "cancellable");
         pthread_t thread;
+        pthread_mutex_lock(&mutex);
+        play->blocking += blocks;
+        pthread_mutex_unlock(&mutex);
         if (blocks && pthread_create(&thread, NULL, obey_on_thread, command) == 0) {
             pthread_detach(thread);
             continue;

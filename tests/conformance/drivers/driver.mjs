@@ -171,9 +171,12 @@ class Play {
 }
 
 const plays = new Map()
+say('ready')
 for await (const line of createInterface({ input: process.stdin })) {
   const [number, verb, op, ...words] = line.split(' ')
   if (verb === 'end') {
+    // Closed, so that it does not go on connecting to a server that is gone.
+    plays.get(number)?.client?.close()
     plays.delete(number)
     continue
   }

@@ -199,7 +199,10 @@ def run_sync() -> None:
             command = Command(line.rstrip("\n"))
             play = plays.setdefault(command.play, Play(command.play))
             if command.verb == "end":
-                del plays[command.play]
+                # Closed, so that it does not go on connecting to a server that is gone.
+                over = plays.pop(command.play)
+                if over.client is not None:
+                    threading.Thread(target=over.client.close, daemon=True).start()
             elif command.verb == "cancel":
                 os.kill(os.getpid(), signal.SIGINT)
             elif command.verb == "open":
@@ -282,6 +285,9 @@ async def run_asyncio() -> None:
             over.say = lambda op, text: None  # type: ignore[method-assign]
             for task in over.tasks.values():
                 task.cancel()
+            if over.client is not None:
+                # Closed, so that it does not go on connecting to a server that is gone.
+                over.tasks["end"] = loop.create_task(over.client.close())
         elif command.verb == "cancel":
             play.tasks[command.op].cancel()
         elif not play.obey_at_once(command):
@@ -289,6 +295,7 @@ async def run_asyncio() -> None:
             play.tasks[command.op] = loop.create_task(call)
 
 
+say("ready")
 if sys.argv[1:] == ["sync"]:
     run_sync()
 elif sys.argv[1:] == ["asyncio"]:

@@ -33,6 +33,7 @@ struct Command<'a> {
 
 fn main() {
     let mut plays: HashMap<String, Play> = HashMap::new();
+    say("ready");
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let mut words = line.split(' ');
         let number = words.next().unwrap_or_default().to_owned();
@@ -42,7 +43,10 @@ fn main() {
             arguments: words.collect(),
         };
         if command.verb == "end" {
-            plays.remove(&number);
+            // Closed, so that it does not go on connecting to a server that is gone.
+            if let Some(client) = plays.remove(&number).and_then(|play| play.client) {
+                client.close().submit(|_| ());
+            }
             continue;
         }
         let play = plays.entry(number.clone()).or_insert_with(|| Play {

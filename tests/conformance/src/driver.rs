@@ -6,9 +6,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a driver may take to load its language.
+const START: Duration = Duration::from_secs(60);
 
 /// Who makes the client of a play and does what the play says: a driver, or a puppet in tests.
 pub(crate) trait Actor {
@@ -32,6 +35,7 @@ pub(crate) struct Driver {
 struct Shared {
     /// Where the answers of each play go; none once the driver has ended.
     plays: Mutex<Option<HashMap<u64, Sender<Event>>>>,
+    ready: (Mutex<bool>, Condvar),
     complaints: Mutex<String>,
 }
 
@@ -63,6 +67,7 @@ impl Driver {
             let _ = collector.join();
             listener.end();
         });
+        shared.wait_until_ready();
         Ok(Driver {
             child: Mutex::new(child),
             input: Mutex::new(input),
@@ -111,9 +116,28 @@ impl Drop for Driver {
 }
 
 impl Shared {
+    /// A driver says so when it has loaded all it needs, so that its start costs no play its time. One that has
+    /// ended before is found out by its first play.
+    fn wait_until_ready(&self) {
+        let (ready, changed) = &self.ready;
+        let guard = ready.lock().expect("no holder panics");
+        let waited = changed.wait_timeout_while(guard, START, |ready| !*ready);
+        drop(waited.expect("no holder panics"));
+    }
+
+    fn note_ready(&self) {
+        let (ready, changed) = &self.ready;
+        *ready.lock().expect("no holder panics") = true;
+        changed.notify_all();
+    }
+
     fn route(&self, output: impl BufRead) {
         for line in output.lines().map_while(Result::ok) {
             let at = Instant::now();
+            if line == "ready" {
+                self.note_ready();
+                continue;
+            }
             let plays = self.plays.lock().expect("no holder panics");
             let mut words = line.splitn(3, ' ');
             let (play, op, text) = (words.next(), words.next(), words.next());
@@ -140,6 +164,7 @@ impl Shared {
 
     /// The driver has ended: every play hears why.
     fn end(&self) {
+        self.note_ready();
         let plays = self.plays.lock().expect("no holder panics").take();
         let why = self.complaints.lock().expect("no holder panics").clone();
         for events in plays.into_iter().flat_map(HashMap::into_values) {

@@ -7,6 +7,7 @@
 //! ```
 
 mod driver;
+mod machine;
 mod pattern;
 mod perform;
 mod report;
@@ -15,6 +16,7 @@ mod stage;
 
 use clap::Parser;
 use driver::Driver;
+use machine::Machine;
 use perform::{Outcome, perform};
 use scenario::Scenario;
 use std::collections::HashMap;
@@ -47,7 +49,7 @@ struct Arguments {
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"))]
     folder: PathBuf,
     /// How many scenarios run at a time.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 24)]
     jobs: usize,
     /// A driver of its own for each scenario.
     #[arg(long)]
@@ -68,6 +70,21 @@ struct Run<'a> {
     scenario: &'a Scenario,
     language: &'a str,
     outcome: Option<Outcome>,
+    /// It went wrong while the machine was busy elsewhere.
+    inconclusive: bool,
+}
+
+impl Run<'_> {
+    fn play(&mut self, troupe: &Troupe) {
+        let begin = Instant::now();
+        let outcome = troupe.play(self.scenario, self.language);
+        // What came late may have waited for the machine even if this process has not.
+        self.inconclusive = outcome
+            .failure
+            .as_ref()
+            .is_some_and(|failure| failure.late || troupe.machine.stood_still_since(begin));
+        self.outcome = Some(outcome);
+    }
 }
 
 fn main() -> ExitCode {
@@ -107,25 +124,18 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
                 scenario,
                 language,
                 outcome: None,
+                inconclusive: false,
             })
         })
         .collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.scenario.length));
     play_all(&mut runs, &troupe, arguments.jobs);
-    // What came late may have waited for the machine: once more, alone.
-    let late = |run: &Run<'_>| {
-        let failure = run
-            .outcome
-            .as_ref()
-            .and_then(|outcome| outcome.failure.as_ref());
-        failure.is_some_and(|failure| failure.late)
-    };
-    for run in runs.iter_mut().filter(|run| late(run)) {
+    for run in runs.iter_mut().filter(|run| run.inconclusive) {
         println!(
-            "{} in {} was late, once more alone",
+            "{} in {}: the machine was busy elsewhere; once more, alone",
             run.scenario.name, run.language
         );
-        run.outcome = Some(troupe.play(run.scenario, run.language));
+        run.play(&troupe);
     }
     Ok(report::all(
         &scenarios,
@@ -172,6 +182,7 @@ struct Troupe {
     next_play: AtomicU64,
     isolated: bool,
     slack: Duration,
+    machine: &'static Machine,
 }
 
 impl Troupe {
@@ -195,6 +206,7 @@ impl Troupe {
             next_play: AtomicU64::new(1),
             isolated: arguments.isolated,
             slack: Duration::from_millis(arguments.slack_ms),
+            machine: Machine::watch(),
         })
     }
 
@@ -239,8 +251,7 @@ fn play_all(runs: &mut [Run<'_>], troupe: &Troupe, jobs: usize) {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut run = slot.lock().expect("each slot has one worker");
-                    run.outcome = Some(troupe.play(run.scenario, run.language));
+                    slot.lock().expect("each slot has one worker").play(troupe);
                 }
             });
         }

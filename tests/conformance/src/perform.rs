@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How much earlier than told a time may seem, because the two moments are noted by different threads.
-const EARLY: Duration = Duration::from_millis(15);
+const EARLY: Duration = Duration::from_millis(40);
 
 /// What the client needs to hear the last answer to a hello before it is told to do something.
 const SETTLE: Duration = Duration::from_millis(60);
@@ -44,7 +44,7 @@ pub(crate) struct Failure {
     pub(crate) step: usize,
     /// What was seen instead.
     pub(crate) why: String,
-    /// All was right but later than it may be: on a busy machine the machine may be the cause.
+    /// All was right but later than it may be.
     pub(crate) late: bool,
 }
 
@@ -266,9 +266,10 @@ impl Performance<'_> {
     // What the play sets up.
 
     fn set_node(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<(), Trouble> {
-        let node = match self.nodes.iter().position(|node| node.name == name) {
-            Some(node) => node,
-            None => {
+        let node = match self.could_be(name).as_slice() {
+            [node] => *node,
+            [_, ..] => return Err(Wrong(format!("{name} could be more than one node"))),
+            [] => {
                 let address = self
                     .stage
                     .add_node()
@@ -337,10 +338,11 @@ impl Performance<'_> {
                     .chars()
                     .next()
                     .ok_or_else(|| Wrong(format!("auto={text}")))?;
-                let answer = match (answer, answer.strip_prefix("moved:")) {
-                    ("silent", _) => Automatic::Silence,
-                    (_, Some(address)) => Automatic::Moved(address.to_owned()),
-                    (words, None) => Automatic::Words(words.to_owned()),
+                let answer = match answer.split_once(':') {
+                    Some(("moved", address)) => Automatic::Moved(address.to_owned()),
+                    Some(("refused", code)) => Automatic::Refused(code.to_owned()),
+                    _ if answer == "silent" => Automatic::Silence,
+                    _ => Automatic::Words(answer.to_owned()),
                 };
                 Ok((letter, answer))
             })

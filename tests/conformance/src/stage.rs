@@ -45,6 +45,10 @@ pub(crate) enum What {
     DriverGone { why: String },
 }
 
+/// Sockets that are bound and never listen. They keep the ports of all plays until the run is over, so that no client
+/// of a play that has ended, and still tries to connect, meets the node of another.
+static PORTS: Mutex<Vec<Socket>> = Mutex::new(Vec::new());
+
 /// How a node treats whoever connects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Door {
@@ -63,6 +67,8 @@ pub(crate) enum Automatic {
     Words(String),
     /// `M R key address #7`.
     Moved(String),
+    /// `E R key code #7 text`.
+    Refused(String),
     /// Nothing.
     Silence,
 }
@@ -90,8 +96,6 @@ pub(crate) struct Stage {
 
 #[derive(Debug)]
 struct Node {
-    /// Bound and never listening: keeps the port.
-    _guard: Socket,
     address: SocketAddr,
     listener: Option<Arc<Socket>>,
     behaviour: Arc<Mutex<Behaviour>>,
@@ -127,8 +131,8 @@ impl Stage {
             .local_addr()?
             .as_socket()
             .expect("it was bound to an IP address");
+        PORTS.lock().expect("no holder panics").push(guard);
         self.nodes.push(Node {
-            _guard: guard,
             address,
             listener: None,
             behaviour: Arc::new(Mutex::new(Behaviour {
@@ -362,6 +366,7 @@ fn own_answer(behaviour: &Behaviour, line: &str, first: bool) -> Option<Option<S
     let answer = match automatic {
         Automatic::Words(words) => format!("{letter} {key} {words} {tag}"),
         Automatic::Moved(address) => format!("M {letter} {key} {address} {tag}"),
+        Automatic::Refused(code) => format!("E {letter} {key} {code} {tag} refused by the play"),
         Automatic::Silence => return Some(None),
     };
     Some(Some(answer.trim_end().to_owned()))
