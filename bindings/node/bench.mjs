@@ -29,9 +29,10 @@ if (values.server) {
       rates.bare.push(await bare(address, together))
       rates.fairlock.push(await fairlock(address, together))
     }
-    const [own, hand] = [median(rates.fairlock), median(rates.bare)]
-    const ratios = rates.fairlock.map((rate, at) => rate / rates.bare[at])
-    console.log(`${name}: bare ${Math.round(hand)}/s, fairlock ${Math.round(own)}/s, ratio ${median(ratios).toFixed(2)}`)
+    const [own, hand] = [rates.fairlock, rates.bare].map((rounds) => median(rounds.map((round) => round.rate)))
+    const ratios = rates.fairlock.map(({ rate }, at) => rate / rates.bare[at].rate)
+    const cpu = (of) => `${median(rates[of].map((rate) => rate.cpu)).toFixed(1)} µs`
+    console.log(`${name}: bare ${Math.round(hand)}/s (${cpu('bare')} of CPU a pair), fairlock ${Math.round(own)}/s (${cpu('fairlock')}), ratio ${median(ratios).toFixed(2)}`)
   }
   server.kill()
 }
@@ -40,13 +41,15 @@ function median (numbers) {
   return numbers.toSorted((one, other) => one - other)[Math.floor(numbers.length / 2)]
 }
 
-/** Runs loops for the time and gives how many turns they made a second. */
+/** Runs loops for the time and gives how many turns they made a second, and what of this process's CPU each took. */
 async function measure (together, loop) {
   let turns = 0
+  const before = process.cpuUsage()
   const begun = performance.now()
   const end = begun + Number(values.seconds) * 1000
   await Promise.all(Array.from({ length: together }, (_, at) => loop(`bench-${at}`, () => { turns++; return performance.now() < end })))
-  return turns / (performance.now() - begun) * 1000
+  const { user, system } = process.cpuUsage(before)
+  return { rate: turns / (performance.now() - begun) * 1000, cpu: (user + system) / turns }
 }
 
 async function fairlock (address, together) {

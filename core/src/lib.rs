@@ -10,9 +10,9 @@ pub mod protocol;
 
 #[cfg(feature = "client")]
 pub use client::{
-    Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, FollowMoves,
-    HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending, Running, Status, TryAcquire,
-    Waiter, Waiters, blocking,
+    Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, EventLoop,
+    FollowMoves, HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending, Running, Status,
+    TryAcquire, Waiter, Waiters, blocking,
 };
 pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason};
 pub use fence::Fence;

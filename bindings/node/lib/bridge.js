@@ -43,7 +43,10 @@ function drain () {
   }
 }
 
-const open = () => bridge ??= native().openBridge(drain)
+// Bun has functions of the names of libuv that do nothing but end the process.
+const readsItself = process.versions.bun === undefined && /^1\./.test(process.versions.uv)
+
+const open = () => bridge ??= native().openBridge(drain, readsItself)
 
 /**
  * Begins a call and gives a promise of its outcome, to be looked at with `finished`. `begin` is given the addon, the bridge and the
@@ -111,8 +114,11 @@ function now (outcome) {
   return outcome
 }
 
+/** A client of this environment. */
+const make = (options) => now(native().newClient(open(), options))
+
 /** Keeps this environment alive, or no longer. */
 const hold = () => native().hold(open())
 const letGo = () => native().letGo(open())
 
-module.exports = { call, finished, hold, letGo, listenForLoss, now }
+module.exports = { call, finished, hold, letGo, listenForLoss, make, now }

@@ -4,7 +4,7 @@
 
 const native = require('./native')
 const { checkKey, checkOptions, checkToken, wrong } = require('./arguments')
-const { call, finished, now } = require('./bridge')
+const { call, finished, make } = require('./bridge')
 const { asyncDispose, madeHere, Lock } = require('./lock')
 
 const clientOptions = {
@@ -28,7 +28,7 @@ class Client {
 
   constructor (servers) {
     const options = typeof servers === 'string' || Array.isArray(servers) ? { servers } : servers
-    this.#client = now(native().newClient({ ...checkOptions(options, clientOptions) }))
+    this.#client = make({ ...checkOptions(options, clientOptions) })
   }
 
   static async connect (servers, options) {

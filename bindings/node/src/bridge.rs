@@ -4,9 +4,10 @@
 //! never runs JavaScript and never waits for it, so an event loop that is blocked holds up nobody else. The
 //! bridge also keeps the environment alive while a call is under way, and only then.
 
+use crate::event_loop;
 use crate::outcome::{Failure, Outcome};
-use fairlock::Pending;
-use napi::bindgen_prelude::{Array, External, Function};
+use fairlock::{EventLoop, Pending};
+use napi::bindgen_prelude::{Array, External, Function, JsValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Result, Status};
 use napi_derive::napi;
@@ -24,6 +25,8 @@ pub(crate) type Done<T, F> = Box<dyn FnOnce(std::result::Result<T, F>) + Send>;
 pub(crate) struct Bridge {
     back: Arc<Back>,
     under_way: RefCell<HashMap<u64, Option<Pending>>>,
+    /// Reads for the clients, where the runtime lets it.
+    event_loop: Option<Arc<EventLoop>>,
     /// How many reasons there are to keep the environment alive.
     holds: Cell<usize>,
 }
@@ -38,6 +41,8 @@ pub(crate) struct Back {
 struct List {
     outcomes: Vec<(u64, std::result::Result<Outcome, Failure>)>,
     closed: bool,
+    /// The thread of the environment is about to look by itself.
+    hushed: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -54,16 +59,34 @@ impl Back {
             return;
         }
         done.outcomes.push((id, outcome));
-        let first = done.outcomes.len() == 1;
+        let wake = done.outcomes.len() == 1 && !done.hushed;
         drop(done);
-        if first {
+        if wake {
             // Refused only by an environment that is ending; its bridge drops the list.
             let _ = locked(&self.wake).call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
     }
 }
 
+impl Back {
+    /// Nobody needs to be woken: the thread of the environment looks at the list when it says [`speak`](Self::speak).
+    pub(crate) fn hush(&self) {
+        locked(&self.done).hushed = true;
+    }
+
+    /// Ends that, and says whether there is something on the list.
+    pub(crate) fn speak(&self) -> bool {
+        let mut done = locked(&self.done);
+        done.hushed = false;
+        !done.outcomes.is_empty()
+    }
+}
+
 impl Bridge {
+    pub(crate) fn event_loop(&self) -> Option<Arc<EventLoop>> {
+        self.event_loop.clone()
+    }
+
     /// Begins a call. `submit` gets the callback for the outcome and gives what cancels it.
     pub(crate) fn begin<T, F: Into<Failure>>(
         &self,
@@ -121,18 +144,28 @@ impl Drop for Bridge {
 }
 
 /// Makes the bridge of this environment. `drain` is called on its thread whenever something is done.
+/// `reads`: the runtime has a libuv whose loop can read the answers.
 #[napi(catch_unwind)]
-pub(crate) fn open_bridge(drain: Function<(), ()>) -> Result<External<Bridge>> {
+pub(crate) fn open_bridge(
+    env: &Env,
+    drain: Function<(), ()>,
+    reads: bool,
+) -> Result<External<Bridge>> {
     let wake = drain
         .build_threadsafe_function::<()>()
         .weak::<true>()
         .build_callback(|_| Ok(()))?;
+    let back = Arc::new(Back {
+        done: Mutex::default(),
+        wake: Mutex::new(wake),
+    });
+    let event_loop = reads
+        .then(|| event_loop::watch(env, Arc::clone(&back), drain.raw()))
+        .flatten();
     Ok(External::new(Bridge {
-        back: Arc::new(Back {
-            done: Mutex::default(),
-            wake: Mutex::new(wake),
-        }),
+        back,
         under_way: RefCell::default(),
+        event_loop,
         holds: Cell::new(0),
     }))
 }

@@ -23,15 +23,21 @@ pub(crate) struct ClientOptions {
 
 /// Makes a client, or says why not.
 #[napi(catch_unwind)]
-pub(crate) fn new_client(options: ClientOptions) -> Either<External<Client>, Failure> {
-    match build(options) {
+pub(crate) fn new_client(
+    bridge: &External<Bridge>,
+    options: ClientOptions,
+) -> Either<External<Client>, Failure> {
+    match build(bridge, options) {
         Ok(client) => Either::A(External::new(client)),
         Err(error) => Either::B(error.into()),
     }
 }
 
-fn build(options: ClientOptions) -> std::result::Result<Client, Error> {
+fn build(bridge: &Bridge, options: ClientOptions) -> std::result::Result<Client, Error> {
     let mut builder = Client::builder();
+    if let Some(event_loop) = bridge.event_loop() {
+        builder = builder.event_loop(event_loop);
+    }
     builder = match options.servers {
         None => builder,
         Some(Either::A(server)) => builder.servers(server),

@@ -11,6 +11,7 @@
 mod bridge;
 mod client;
 mod convert;
+mod event_loop;
 mod fence;
 mod lock;
 mod outcome;

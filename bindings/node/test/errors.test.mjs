@@ -51,7 +51,8 @@ test('ConnectionFailed: names each address tried and why it failed, within the c
     is(error, 'ConnectionFailed', 'ERR_CONNECTION_FAILED')
     for (const address of dead) assert.ok(error.message.includes(address), error.message)
     assert.match(error.message, /refused/i)
-    assert.ok(performance.now() - begun < 3_000)
+    // Each call waits for a try that began after it, and tries are three seconds apart.
+    assert.ok(performance.now() - begun < 5_000)
   }
   is(await rejection(fairlock.Client.connect({ servers: dead, connectTimeoutMs: 300 })), 'ConnectionFailed', 'ERR_CONNECTION_FAILED')
 })

@@ -126,8 +126,8 @@ test('child processes are processes of their own: nothing is inherited', async (
     import cluster from 'node:cluster'
     ${head}
     const lock = await client.acquire('${newKey()}')
-    const [code] = await once(fork('./child.mjs', ['${server.address}', '${key}']), 'exit')
-    cluster.setupPrimary({ exec: './child.mjs', args: ['${server.address}', '${key}'] })
+    const [code] = await once(fork('./child.mjs', ['${server.address}', '${key}'], { execArgv: [] }), 'exit')
+    cluster.setupPrimary({ exec: './child.mjs', execArgv: [], args: ['${server.address}', '${key}'] })
     const [other] = await once(cluster.fork(), 'exit')
     console.log(code, other, lock.held, await lock.release())`)
   assert.equal(ended.output, 'locked\nlocked\n0 0 true true\n', ended.errors)

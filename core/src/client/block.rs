@@ -104,8 +104,8 @@ impl Instance {
         }
         match line.reader {
             Reader::Driver => line.socket.unwatch(&self.driver.registry),
-            Reader::Nobody(_) => {}
-            Reader::DriverNow | Reader::Caller => return None,
+            Reader::Nobody(_) | Reader::Loop(_) => {}
+            Reader::DriverNow | Reader::LoopNow | Reader::Caller => return None,
         }
         line.reader = Reader::Caller;
         Some((id, line.socket.clone()))

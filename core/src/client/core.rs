@@ -44,6 +44,10 @@ pub(super) enum Reader {
     DriverNow,
     /// A blocking call; the driver does not watch it.
     Caller,
+    /// The event loop of the host, which always watches it, has last used it then; the driver does not watch it.
+    Loop(Micros),
+    /// The event loop is at it at this moment.
+    LoopNow,
     /// Nobody since then: blocking calls follow each other closely, and the next one is expected.
     Nobody(Micros),
 }

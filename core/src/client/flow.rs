@@ -6,13 +6,14 @@ use super::driver::Driver;
 use super::driver::clock;
 use super::driver::dial::plain;
 use super::driver::socket::Socket;
+use super::event_loop::EventLoop;
 use super::instance::{Instance, Writer};
 use super::session::{ConnectionId, Micros};
 use mio::Interest;
 use std::io;
 use std::sync::{Arc, MutexGuard};
 
-/// The driver takes a socket back that blocking calls have not used for this long.
+/// The driver takes a socket back that blocking calls, or the event loop, have not used for this long.
 const TAKE_BACK_AFTER: Micros = 20_000;
 
 impl Instance {
@@ -21,6 +22,9 @@ impl Instance {
         let token = Driver::token(self.number(), connection.index);
         let watched = Socket::new(stream, token).and_then(|socket| {
             socket.watch(&self.driver.registry, Interest::READABLE)?;
+            if let Some(event_loop) = &self.event_loop {
+                socket.watch(&event_loop.registry, Interest::READABLE)?;
+            }
             Ok(Arc::new(socket))
         });
         let now = clock::now();
@@ -43,7 +47,7 @@ impl Instance {
                         spare: Vec::new(),
                     });
                 } else {
-                    socket.unwatch(&self.driver.registry);
+                    self.unwatch(&socket);
                 }
             }
             Err(error) => {
@@ -154,15 +158,27 @@ impl Instance {
 
     /// The driver hears that there is something to read.
     pub(crate) fn handle_readable(&self, index: u32, buffer: &mut [u8]) {
+        self.read_line(index, buffer, Reader::DriverNow);
+    }
+
+    /// The event loop hears that there is something to read.
+    pub(crate) fn handle_readable_by_loop(&self, index: u32, buffer: &mut [u8]) {
+        self.read_line(index, buffer, Reader::LoopNow);
+    }
+
+    fn read_line(&self, index: u32, buffer: &mut [u8], this: Reader) {
         let mut core = self.lock();
         loop {
             let Some(Some(line)) = core.lines.get_mut(index as usize) else {
                 return;
             };
-            if line.reader != Reader::Driver {
-                return;
+            let before = line.reader;
+            match (before, this) {
+                (Reader::Driver, _) | (Reader::Loop(_) | Reader::Nobody(_), Reader::LoopNow) => {}
+                // Somebody else is at it, and watches it too: what comes while he reads he hears of.
+                _ => return,
             }
-            line.reader = Reader::DriverNow;
+            line.reader = this;
             let id = ConnectionId {
                 index,
                 epoch: line.epoch,
@@ -173,7 +189,14 @@ impl Instance {
             let now = clock::now();
             core = self.lock();
             match core.line(id) {
-                Some(line) => line.reader = Reader::Driver,
+                Some(line) if line.reader == this => {
+                    line.reader = match before {
+                        Reader::Loop(_) | Reader::Nobody(_) => Reader::Loop(now),
+                        driver => driver,
+                    };
+                }
+                // Given to the driver meanwhile, because the kernel took no more.
+                Some(_) => {}
                 None => return,
             }
             let full = matches!(read, Ok(read) if read == buffer.len());
@@ -230,20 +253,71 @@ impl Instance {
         core.look_at = None;
         let mut next: Option<Micros> = None;
         for line in core.lines.iter_mut().flatten() {
-            if let Reader::Nobody(since) = line.reader {
-                let at = since + TAKE_BACK_AFTER;
-                if at <= now {
-                    line.give_to_driver(&self.driver.registry);
-                } else {
-                    next = Some(next.map_or(at, |next| next.min(at)));
-                }
+            let since = match line.reader {
+                Reader::Nobody(since) | Reader::Loop(since) => since,
+                Reader::LoopNow => now,
+                Reader::Driver | Reader::DriverNow | Reader::Caller => continue,
+            };
+            let at = since + TAKE_BACK_AFTER;
+            if at <= now {
+                line.give_to_driver(&self.driver.registry);
+            } else {
+                next = Some(next.map_or(at, |next| next.min(at)));
             }
         }
         core.look_at = next;
     }
 }
 
+impl Instance {
+    /// An operation begins on the event loop: for a while the loop alone reads the sockets.
+    pub(super) fn lend_lines(&self, core: &mut Core, event_loop: &EventLoop, now: Micros) {
+        for line in core.lines.iter_mut().flatten() {
+            match line.reader {
+                Reader::Loop(_) => line.reader = Reader::Loop(now),
+                Reader::Driver | Reader::Nobody(_) if !line.blocked => {
+                    line.socket.unwatch(&self.driver.registry);
+                    // The loop hears again of what is there already: it may have left that to the driver.
+                    let again = line
+                        .socket
+                        .watch_again(&event_loop.registry, Interest::READABLE);
+                    if again.is_ok() {
+                        line.reader = Reader::Loop(now);
+                        core.look_at.get_or_insert(now + TAKE_BACK_AFTER);
+                    } else {
+                        line.give_to_driver(&self.driver.registry);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes what every connection has to say.
+    pub(super) fn write_lines(&self) {
+        let now = clock::now();
+        let core = self.lock();
+        let mut after = After::default();
+        after.writes = core.open_lines();
+        self.finish(core, after, Writer::Caller, now);
+    }
+
+    /// Nobody watches a socket any more that is about to be closed.
+    pub(super) fn unwatch(&self, socket: &Socket) {
+        socket.unwatch(&self.driver.registry);
+        if let Some(event_loop) = &self.event_loop {
+            socket.unwatch(&event_loop.registry);
+        }
+    }
+}
+
 impl Core {
+    pub(super) fn open_lines(&self) -> Vec<u32> {
+        let lines = self.lines.iter().enumerate();
+        let open = lines.filter(|(_, line)| line.is_some());
+        open.map(|(index, _)| index as u32).collect()
+    }
+
     /// A blocking call has read its answer; the next one is expected soon.
     pub(super) fn leave_line(&mut self, id: ConnectionId, registry: &mio::Registry, now: Micros) {
         let quiet = self.session.under_way(id) == 0;
@@ -280,7 +354,9 @@ impl Line {
             Reader::Driver | Reader::DriverNow => {
                 let _ = self.socket.watch_again(registry, self.interest());
             }
-            Reader::Caller | Reader::Nobody(_) => self.give_to_driver(registry),
+            Reader::Caller | Reader::Nobody(_) | Reader::Loop(_) | Reader::LoopNow => {
+                self.give_to_driver(registry);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use super::acquire::OnLost;
 pub(crate) use super::core::Face;
 use super::core::{After, Core};
 use super::driver::{Command, Driver, clock, fork};
+use super::event_loop::EventLoop;
 use super::options::{FollowMoves, Options};
 use super::session::{Ask, FaceId, LockId, Micros, OperationId, Outcome, Session, Settings};
 use crate::error::{Error, LostReason};
@@ -92,6 +93,8 @@ pub(crate) struct Instance {
     connect_timeout: Micros,
     pub(super) driver: Arc<Driver>,
     core: Mutex<Core>,
+    /// The event loop that reads too, if there is one.
+    pub(super) event_loop: Option<Arc<EventLoop>>,
     /// When the driver has to look at this client, at the latest.
     deadline: AtomicU64,
     /// The driver is asked to write.
@@ -105,7 +108,8 @@ pub(crate) struct Instance {
 pub(super) enum Writer {
     /// This thread, at once.
     Caller,
-    /// This thread if little is under way, else the driver, which writes for many at once.
+    /// This thread if little is under way, else the driver, which writes for many at once. During a turn of the event loop
+    /// its end.
     Either,
 }
 
@@ -147,12 +151,19 @@ impl Instance {
             number,
             connect_timeout,
             core: Mutex::new(Core::new(Session::new(settings, clock::now()))),
+            event_loop: options
+                .event_loop
+                .clone()
+                .filter(|event_loop| event_loop.is_of_this_process()),
             deadline: AtomicU64::new(Micros::MAX),
             attention: AtomicBool::new(false),
             successor: OnceLock::new(),
             driver: driver.clone(),
         });
         driver.send(Command::Adopt(instance.clone()));
+        if let Some(event_loop) = &instance.event_loop {
+            event_loop.adopt(&instance);
+        }
         let core = instance.lock();
         instance.finish(core, After::default(), Writer::Caller, clock::now());
         Ok(instance)
@@ -186,7 +197,9 @@ impl Instance {
         core.settle(&mut after, now);
         self.publish(&core);
         let mut deferred = false;
-        if writer == Writer::Either {
+        if writer == Writer::Either && !after.writes.is_empty() && self.end_of_turn_writes() {
+            after.writes.clear();
+        } else if writer == Writer::Either {
             let session = &core.session;
             let lines = &core.lines;
             after.writes.retain(|index| {
@@ -213,6 +226,12 @@ impl Instance {
         self.conclude(after);
     }
 
+    /// Whether the event loop is in a turn, at the end of which it writes.
+    fn end_of_turn_writes(&self) -> bool {
+        let event_loop = self.event_loop.as_ref();
+        event_loop.is_some_and(|event_loop| event_loop.defer(self.number))
+    }
+
     /// Lets the driver know when it is needed.
     fn publish(&self, core: &Core) {
         let deadlines = [core.session.next_deadline(), core.look_at];
@@ -237,7 +256,7 @@ impl Instance {
         for (line, reset) in ends {
             // Before the descriptor is closed: a forked child may still have a copy of it, and then
             // the system would go on telling of it.
-            line.socket.unwatch(&self.driver.registry);
+            self.unwatch(&line.socket);
             line.socket.end(reset);
         }
         for (connection, address) in connects {
@@ -258,6 +277,9 @@ impl Instance {
         }
         if finished {
             self.driver.send(Command::Dismiss(self.number));
+            if let Some(event_loop) = &self.event_loop {
+                event_loop.dismiss(self.number);
+            }
         }
     }
 
@@ -265,6 +287,9 @@ impl Instance {
     pub(crate) fn start(&self, ask: Ask, on_lost: Option<OnLost>, face: Face) -> Started {
         let now = clock::now();
         let mut core = self.lock();
+        if let Some(event_loop) = &self.event_loop {
+            self.lend_lines(&mut core, event_loop, now);
+        }
         let face = core.insert_face(face, on_lost);
         let operation = core.session.ask(ask, face, now);
         let mut after = After::default();
@@ -398,9 +423,7 @@ impl Instance {
             self.take_back_lines(&mut core, now);
         }
         if asked {
-            let lines = core.lines.iter().enumerate();
-            let open = lines.filter(|(_, line)| line.is_some());
-            after.writes = open.map(|(index, _)| index as u32).collect();
+            after.writes = core.open_lines();
         }
         self.finish(core, after, Writer::Caller, now);
     }

@@ -18,6 +18,7 @@ pub mod blocking;
 mod call;
 mod core;
 mod driver;
+mod event_loop;
 mod flow;
 mod instance;
 mod lock;
@@ -27,6 +28,7 @@ mod view;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use call::{Call, Pending, Running};
+pub use event_loop::EventLoop;
 pub use lock::{Lock, Lost};
 pub use options::{ClientBuilder, DEFAULT_CONNECT_TIMEOUT, FollowMoves, IntoServers};
 pub use view::{HeldLock, KeyState, LockPage, Status, Waiter, Waiters};

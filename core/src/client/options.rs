@@ -1,11 +1,12 @@
 //! What a client is told when it is made: where the servers are, who it is, how patient it is.
 
-use super::Client;
 use super::address::{Address, parse_list};
+use super::{Client, EventLoop};
 use crate::error::Error;
 use crate::protocol::limits;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long one try of a connection may take, its hello included, unless the client is told otherwise.
@@ -81,6 +82,7 @@ pub struct ClientBuilder {
     connect_timeout: Option<Duration>,
     retry_for: Duration,
     follow_moves: FollowMoves,
+    event_loop: Option<Arc<EventLoop>>,
 }
 
 impl ClientBuilder {
@@ -128,6 +130,12 @@ impl ClientBuilder {
     /// Which addresses to follow when a server says that another one is active.
     pub fn follow_moves(mut self, follow: FollowMoves) -> Self {
         self.follow_moves = follow;
+        self
+    }
+
+    /// Lets an event loop read the sockets of this client, beside the client's own thread.
+    pub fn event_loop(mut self, event_loop: Arc<EventLoop>) -> Self {
+        self.event_loop = Some(event_loop);
         self
     }
 
@@ -179,6 +187,7 @@ impl ClientBuilder {
             connect_timeout,
             retry_for: self.retry_for,
             follow_moves: self.follow_moves,
+            event_loop: self.event_loop,
         })
     }
 }
@@ -202,6 +211,7 @@ pub(crate) struct Options {
     pub(crate) connect_timeout: Duration,
     pub(crate) retry_for: Duration,
     pub(crate) follow_moves: FollowMoves,
+    pub(crate) event_loop: Option<Arc<EventLoop>>,
 }
 
 fn environment(name: &str) -> Result<Option<String>, Error> {

@@ -135,6 +135,12 @@ impl Driver {
         Token(client << CONNECTION_BITS | connection as usize)
     }
 
+    /// The client and the place of the connection that a token stands for.
+    pub(crate) fn client_and_connection(token: Token) -> (usize, u32) {
+        let connection = token.0 & ((1 << CONNECTION_BITS) - 1);
+        (token.0 >> CONNECTION_BITS, connection as u32)
+    }
+
     pub(crate) fn send(&self, command: Command) {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         inbox.push(command);
@@ -196,11 +202,10 @@ impl Thread {
                 self.dials.handle_event(token, &self.driver);
                 continue;
             }
-            let client = self.clients.get(&(token.0 >> CONNECTION_BITS));
-            let Some(client) = client.cloned() else {
+            let (client, index) = Driver::client_and_connection(token);
+            let Some(client) = self.clients.get(&client).cloned() else {
                 continue;
             };
-            let index = (token.0 & ((1 << CONNECTION_BITS) - 1)) as u32;
             if event.is_writable() {
                 client.handle_writable(index);
             }
