@@ -5,6 +5,7 @@ mod acquiring;
 mod closing;
 mod connecting;
 mod holding;
+mod model;
 mod moving;
 mod random;
 mod releasing;
