@@ -38,9 +38,6 @@ const LEASE: Millis = Millis(30_000);
 const MILLION: usize = 1_000_000;
 
 fn main() {
-    if std::env::args().any(|a| a == "--one") {
-        return one_key();
-    }
     uncontended();
     one_key();
     among_a_million();

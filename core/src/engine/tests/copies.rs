@@ -1,0 +1,159 @@
+//! Copies of the state: snapshots, changes, and a copy that takes over.
+
+use super::{Answer, Rig, SECOND, again, first, granted, named};
+use crate::engine::{Change, Diverged, Engine, EngineSettings, Inspection, Refusal};
+use crate::protocol::{Key, Millis, Tag, Wait};
+
+fn recording() -> Rig {
+    Rig::with(EngineSettings {
+        record_changes: true,
+        ..EngineSettings::default()
+    })
+}
+
+/// A rig with something of everything.
+fn busy() -> Rig {
+    let mut rig = recording();
+    let (one, two, three) = (rig.client("one"), rig.client("two"), rig.stranger());
+    for key in ["a", "b", "c"] {
+        rig.hold(one, key);
+        rig.queue(two, key, again(1, 1));
+        rig.queue(three, key, None);
+        rig.queue(one, key, first(5));
+    }
+    rig.cancel(
+        two,
+        "z",
+        Tag {
+            number: 9,
+            attempt: 3,
+        },
+    );
+    rig.disconnect(two, &[]);
+    rig
+}
+
+/// The state of an engine in an order that does not depend on where things lie.
+fn state(engine: &Engine) -> Vec<(Option<Key>, Change)> {
+    let mut state: Vec<_> = engine
+        .snapshot()
+        .map(|change| match &change {
+            Change::Granted { key, .. } | Change::Enqueued { key, .. } => {
+                (Some(key.clone()), change)
+            }
+            _ => (None, change),
+        })
+        .filter(|(_, change)| !matches!(change, Change::TermOpened { .. }))
+        .collect();
+    state.sort_by(|one, other| one.0.cmp(&other.0));
+    state
+}
+
+#[test]
+fn a_snapshot_makes_the_same_state_again() {
+    let rig = busy();
+    let mut copy = Engine::new(EngineSettings::default(), 2);
+    for change in rig.engine.snapshot() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    copy.check_invariants();
+    assert_eq!(state(&copy), state(&rig.engine));
+    assert_eq!(copy.highest_token(), rig.engine.highest_token());
+}
+
+#[test]
+fn nothing_is_recorded_unless_somebody_wants_to_know() {
+    let mut rig = Rig::new();
+    let one = rig.client("one");
+    rig.hold(one, "a");
+    assert_eq!(rig.engine.poll_change(), None);
+}
+
+#[test]
+fn a_copy_that_takes_over_renews_leases_and_keeps_queues_for_those_who_come_back() {
+    let mut rig = busy();
+    let mut copy = Engine::new(EngineSettings::default(), 2);
+    while let Some(change) = rig.engine.poll_change() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    rig.pass(29 * SECOND);
+    rig.engine = copy;
+    rig.engine.resume(rig.now, Millis(2 * SECOND));
+    rig.engine.check_invariants();
+    let key = named("a");
+    let Inspection::Held(row) = rig.engine.inspect(rig.now, key.as_ref()) else {
+        panic!("held locks stay held");
+    };
+    assert_eq!(row.remaining, Millis(30 * SECOND), "it counts as renewed");
+    assert_eq!(row.waiters, 2, "who cannot be recognised is out");
+    let token = row.token;
+
+    let two = rig.client("two");
+    rig.queue(two, "a", again(1, 2));
+    rig.engine.open_term(2, 1, 0).expect("a higher term");
+    rig.pass(2 * SECOND);
+    assert_eq!(rig.engine.queue_length(key.as_ref()), 1);
+    assert!(rig.engine.release(rig.now, key.as_ref(), token));
+    let (to, grant) = rig.handed_over();
+    assert!(to == two && grant.token > token);
+    let late = rig.acquire(two, "z", SECOND, Wait::No, again(9, 2));
+    assert_eq!(late, Answer::Dropped, "attempts are copied too");
+}
+
+#[test]
+fn a_copy_opens_no_term_that_its_original_has_used() {
+    let rig = busy();
+    let mut copy = Engine::new(EngineSettings::default(), 2);
+    for change in rig.engine.snapshot() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    assert!(copy.open_term(1, 0, 0).is_err());
+    let mut rig = Rig {
+        engine: copy,
+        ..rig
+    };
+    let one = rig.client("one");
+    let answer = rig.acquire(one, "new", SECOND, Wait::No, None);
+    assert_eq!(answer, Answer::Refused(Refusal::TokensUsedUp));
+    rig.engine.open_term(2, 0, 0).expect("a higher term");
+    granted(rig.acquire(one, "new", SECOND, Wait::No, None));
+}
+
+#[test]
+fn a_change_that_does_not_fit_is_an_error() {
+    let mut rig = recording();
+    let (one, two) = (rig.client("one"), rig.client("two"));
+    let grant = rig.hold(one, "a");
+    rig.queue(two, "a", first(1));
+    let state: Vec<Change> = rig.engine.snapshot().collect();
+    let other = rig.hold(one, "b");
+    let (claim, token) = (grant.claim, grant.token);
+    let (lease, ends) = (Millis(1), rig.now);
+    let unfit = [
+        Change::Released {
+            claim,
+            token: other.token,
+        },
+        Change::Expired {
+            claim: other.claim,
+            token,
+        },
+        Change::Left { claim },
+        Change::Left { claim: other.claim },
+        Change::Kept {
+            claim: other.claim,
+            lease,
+            ends,
+        },
+        state[1].clone(),
+        state[2].clone(),
+    ];
+    for change in unfit {
+        let mut copy = Engine::new(EngineSettings::default(), 2);
+        for change in &state {
+            copy.apply(rig.now, change).expect("it fits");
+        }
+        assert_eq!(copy.apply(rig.now, &change), Err(Diverged), "{change:?}");
+        copy.check_invariants();
+    }
+}
