@@ -1,6 +1,7 @@
 //! A running server: sockets, clock and disk around the lock rules of [`engine`](crate::engine).
 
 mod accept;
+mod alarm;
 mod answer;
 mod clock;
 mod connection;
@@ -15,6 +16,7 @@ mod run;
 mod serve;
 mod server;
 mod settings;
+mod spin;
 mod state;
 mod stream;
 mod term;

@@ -1,11 +1,13 @@
 //! From settings to a serving node: what has to be there first, and how it begins and ends.
 
 use super::accept;
+use super::alarm::Alarm;
 use super::clock;
 use super::data_dir::DataDir;
 use super::descriptors;
 use super::error::ServerError;
 use super::settings::{Secret, Settings, check_secret};
+use super::spin;
 use super::state::{Node, Shared, engine_settings};
 use super::term::{self, Wall};
 use super::term_file;
@@ -114,7 +116,8 @@ pub(crate) fn run(
             .lock()
             .become_role(Role::Active, "it is the only node");
         let accepting = tokio::spawn(accept::run(shared.clone(), listener, most));
-        tokio::spawn(timers::run(shared.clone()));
+        tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
+        tokio::spawn(spin::run(shared.clone()));
         tokio::select! {
             () = shutdown => {}
             failure = watch(&shared) => return Err(ServerError::Internal(failure)),

@@ -169,6 +169,9 @@ impl Node {
         connection.heard = now;
         connection.unhandled = Vec::new();
         self.counters.reads += 1;
+        if let Some(spinner) = &mut self.spinner {
+            spinner.note(now);
+        }
         let full = held + count == self.input.len();
         let input = std::mem::take(&mut self.input);
         let step = self.batch(now, id, &input[..held + count]);

@@ -12,6 +12,7 @@ use super::clock;
 use super::connection::{Connection, Connections};
 use super::counters::Counters;
 use super::settings::Settings;
+use super::spin::Spinner;
 use super::terms::Terms;
 use super::timers::{IdleChecks, TimerHandle};
 use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
@@ -48,6 +49,7 @@ pub(crate) struct Node {
     pub(crate) counters: Counters,
     pub(crate) timer: TimerHandle,
     pub(crate) idle_checks: IdleChecks,
+    pub(crate) spinner: Option<Spinner>,
     /// Sockets that are open, those included that only wait for their last bytes to leave.
     pub(crate) open: u32,
     /// Sockets on which clients are being told that there are too many.
@@ -84,6 +86,7 @@ impl Node {
             "a lease is at most {} seconds here (max_lease)",
             settings.max_lease.as_secs_f64()
         );
+        let spinner = Spinner::new(settings.spin);
         Node {
             engine,
             connections: Connections::default(),
@@ -94,6 +97,7 @@ impl Node {
             counters: Counters::default(),
             timer: TimerHandle::default(),
             idle_checks: IdleChecks::default(),
+            spinner,
             open: 0,
             turning_away: 0,
             news: Arc::new(Notify::new()),

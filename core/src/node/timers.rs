@@ -2,6 +2,7 @@
 //!
 //! One task sleeps until the nearest of these moments. Whoever makes a nearer one wakes it.
 
+use super::alarm::Alarm;
 use super::connection::Greeting;
 use super::state::{Node, Shared, millis, now};
 use super::stream::Peek;
@@ -10,10 +11,7 @@ use crate::protocol::Millis;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Poll, Waker};
-use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use std::task::{Poll, Waker, ready};
 
 /// How the timer's task is told of a nearer moment.
 #[derive(Debug)]
@@ -73,17 +71,15 @@ impl IdleChecks {
 /// A pause that nobody has noticed while it lasted: half of the time after which a silent node counts
 /// as dead. What had come in before goes before what has ended in it.
 const UNNOTICED: Millis = Millis(500);
-/// The longest sleep, so that one that began before the machine slept ends soon after.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// How often sockets are read before the first deadline after a pause.
 const THAW_ROUNDS: u32 = 1000;
 /// How many connections are looked at before others get their turn.
 const CHECKS_AT_ONCE: u32 = 256;
 
 /// Never ends.
-pub(crate) async fn run(node: Shared) {
+pub(crate) async fn run(node: Shared, mut alarm: Alarm) {
     loop {
-        wait(&node).await;
+        wait(&node, &mut alarm).await;
         if node.lock().has_paused(now()) {
             thaw(&node).await;
         }
@@ -94,9 +90,7 @@ pub(crate) async fn run(node: Shared) {
 }
 
 /// Sleeps until the moment that the handle names.
-async fn wait(node: &Shared) {
-    let mut sleep = pin!(sleep_until(Instant::now()));
-    let mut sleeping_for = None;
+async fn wait(node: &Shared, alarm: &mut Alarm) {
     poll_fn(|cx| {
         let mut node = node.lock();
         let timer = &mut node.timer;
@@ -107,25 +101,14 @@ async fn wait(node: &Shared) {
         {
             timer.waker = Some(cx.waker().clone());
         }
-        if timer.armed_for == Time::NEVER {
-            return Poll::Pending;
-        }
         loop {
-            let now = now();
-            if timer.armed_for <= now {
-                return Poll::Ready(());
-            }
-            if sleeping_for != Some(timer.armed_for) {
-                sleeping_for = Some(timer.armed_for);
-                let left = Duration::from_micros(timer.armed_for.0 - now.0);
-                sleep
-                    .as_mut()
-                    .reset(Instant::now() + left.min(LONGEST_SLEEP));
-            }
-            if sleep.as_mut().poll(cx).is_pending() {
+            if timer.armed_for == Time::NEVER {
                 return Poll::Pending;
             }
-            sleeping_for = None;
+            if timer.armed_for <= now() {
+                return Poll::Ready(());
+            }
+            ready!(alarm.poll(cx, timer.armed_for));
         }
     })
     .await;
