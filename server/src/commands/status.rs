@@ -7,6 +7,7 @@ use crate::text::{self, Table};
 use fairlock::{Client, Error};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// How often `--watch` looks.
@@ -33,10 +34,7 @@ pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
     let in_place = arguments.watch && !arguments.json && io::stdout().is_terminal();
     let mut shown = 0;
     loop {
-        let answers: Vec<Answer> = clients
-            .iter()
-            .map(|(address, client)| (address.clone(), client.status().call()))
-            .collect();
+        let answers = ask(&clients);
         if !arguments.watch && answers.iter().all(|(_, answer)| answer.is_err()) {
             return Err(no_answer(answers));
         }
@@ -59,6 +57,24 @@ pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
         drop(out);
         std::thread::sleep(EVERY);
     }
+}
+
+/// Asks all servers at once, so that one that is down holds up no other.
+fn ask(clients: &[(String, Client)]) -> Vec<Answer> {
+    let (sender, receiver) = mpsc::channel();
+    for (place, (_, client)) in clients.iter().enumerate() {
+        let sender = sender.clone();
+        client.status().submit(move |answer| {
+            // The receiver waits for all of them.
+            let _ = sender.send((place, answer));
+        });
+    }
+    drop(sender);
+    let mut answers: Vec<_> = receiver.iter().collect();
+    answers.sort_by_key(|(place, _)| *place);
+    let answers = answers.into_iter().map(|(_, answer)| answer);
+    let addresses = clients.iter().map(|(address, _)| address.clone());
+    addresses.zip(answers).collect()
 }
 
 /// The failure of the first server stands for all of them.

@@ -40,13 +40,18 @@ impl Shell {
 
     /// Waits for a line that contains `part`, and gives it.
     fn sees(&mut self, part: &str) -> String {
+        self.sees_one_of(&[part])
+    }
+
+    /// Waits for a line that contains one of the parts, and gives it.
+    fn sees_one_of(&mut self, parts: &[&str]) -> String {
         let end = Instant::now() + LIMIT;
         loop {
             let line = self.running.line();
-            if line.contains(part) {
+            if parts.iter().any(|part| line.contains(part)) {
                 return line;
             }
-            assert!(Instant::now() < end, "{part} was not seen");
+            assert!(Instant::now() < end, "{parts:?} were not seen");
         }
     }
 }
@@ -128,6 +133,40 @@ fn ctrl_z_while_waiting_stops_the_wait_and_fg_continues_it() {
     eventually("it waits", || server.state("k") == (true, 1));
     assert_eq!(server.does(&["release", "k", &token]).code, 0);
     shell.sees("it-ran");
+}
+
+/// Goal: a job that stays stopped for longer than its lease does not write when it is continued.
+#[test]
+fn a_job_that_is_stopped_for_too_long_is_ended() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    shell.types(
+        "f run --lease 1 k -- sh -c 'echo ready-now; read line; echo it-wrote'; echo code-$?\n",
+    );
+    shell.sees("ready-now");
+    shell.types("\x1a");
+    shell.sees("Stopped");
+    eventually("the lease is over", || server.state("k") == (false, 0));
+    shell.types("fg; echo code-$?\n");
+    shell.types("typed\n");
+    let line = shell.sees_one_of(&["code-74", "it-wrote"]);
+    assert!(line.contains("code-74"), "{line}");
+}
+
+#[test]
+fn nested_runs_hand_the_terminal_on() {
+    let server = Server::start();
+    let mut shell = Shell::start(&server);
+    let binary = env!("CARGO_BIN_EXE_fairlock");
+    shell.types(&format!(
+        "f run outer -- sh -c '{binary} run inner -- sh -c \"echo ask-me; read a </dev/tty; echo inner-\\$a\"; echo ask-too; read b </dev/tty; echo outer-$b'\n"
+    ));
+    shell.sees("ask-me");
+    shell.types("one\n");
+    shell.sees("inner-one");
+    shell.sees("ask-too");
+    shell.types("two\n");
+    shell.sees("outer-two");
 }
 
 /// Goal: a job in the background that wants to read stops until it is in the foreground.
