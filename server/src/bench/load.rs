@@ -17,6 +17,10 @@ const LEASE: Millis = Millis(30_000);
 /// How long replies that are due at the end are waited for.
 const DRAIN: Duration = Duration::from_secs(1);
 
+/// How much longer a load runs that has not had a single lock, for a machine that is busy with
+/// something else.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How often the caller is asked whether to go on.
 const CHECK: Duration = Duration::from_millis(100);
 
@@ -103,7 +107,12 @@ impl<'a> Load<'a> {
                     self.stopping = true;
                 }
             }
-            self.stopping |= now >= start + time;
+            let patience = if self.figures.pairs == 0 {
+                PATIENCE
+            } else {
+                Duration::ZERO
+            };
+            self.stopping |= now >= start + time + patience;
             if self.stopping {
                 let ended = *ended.get_or_insert(now);
                 if now >= ended + DRAIN {
