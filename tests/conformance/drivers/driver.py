@@ -70,8 +70,11 @@ class Play:
         self.locks: dict[str, Any] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.fence = fairlock.Fence()
+        self.ended: set[str] = set()
 
     def say(self, op: str, text: str) -> None:
+        if not text.startswith("lost "):
+            self.ended.add(op)
         say(f"{self.number} {op} {text}")
 
     def granted(self, op: str, lock: Any) -> None:
@@ -204,7 +207,9 @@ def run_sync() -> None:
                 if over.client is not None:
                     threading.Thread(target=over.client.close, daemon=True).start()
             elif command.verb == "cancel":
-                os.kill(os.getpid(), signal.SIGINT)
+                # Nobody presses Ctrl+C to stop what has ended, and it would stop this program's next line.
+                if command.op not in play.ended:
+                    os.kill(os.getpid(), signal.SIGINT)
             elif command.verb == "open":
                 sync_call(play, command)
             elif "cancellable" in command.arguments:

@@ -1,4 +1,4 @@
-//! Watches whether the machine gives this process its time. A play that went wrong while it did not proves nothing and
+//! Watches whether the machine gives this process and the drivers their time. A play that went wrong while it did not proves nothing and
 //! is played again.
 
 use std::sync::Mutex;
@@ -34,9 +34,18 @@ impl Machine {
         machine
     }
 
-    /// Whether it stood still between then and now.
-    pub(crate) fn stood_still_since(&self, begin: Instant) -> bool {
+    /// Whether this process stood still since then, or the machine has been so busy that a driver may have.
+    pub(crate) fn was_busy_since(&self, begin: Instant) -> bool {
         let moments = self.moments.lock().expect("no holder panics");
-        moments.last().is_some_and(|last| *last >= begin)
+        moments.last().is_some_and(|last| *last >= begin) || processes_wait()
     }
+}
+
+/// Whether somebody had to wait for a processor for more than half of the last ten seconds, where the system tells.
+fn processes_wait() -> bool {
+    let pressure = std::fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
+    let share = pressure
+        .split_whitespace()
+        .find_map(|field| field.strip_prefix("avg10=")?.parse::<f64>().ok());
+    share.is_some_and(|percent| percent > 50.0)
 }
