@@ -420,8 +420,8 @@ enum fairlock_status fairlock_client_connected(const struct fairlock_client *cli
  * What is under way ends with FAIRLOCK_CLOSED at once, blocking calls of other threads too. Locks
  * are told that they are lost, and those still held are released, for at most a second; their
  * handles stay the caller's, to be freed with fairlock_release(). When this returns, every callback
- * of the client's calls has come and returned. It therefore waits for a callback that is running:
- * hold no mutex that one of them takes.
+ * of the client's calls has come and returned, and with the last client the background thread has
+ * ended. It therefore waits for a callback that is running: hold no mutex that one of them takes.
  *
  * Inside a callback it does not wait: the rest goes on in the background, and callbacks may come
  * after it has returned.

@@ -10,6 +10,8 @@ use fairlock::Client;
 use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// A client of a server or of a cluster. One is enough for a process: any thread may use it, also
 /// several at once. However many there are, they share one background thread.
@@ -44,10 +46,7 @@ pub unsafe extern "C" fn fairlock_client_open(
                 options::client(servers, options)?,
             )
         };
-        *client = Box::into_raw(Box::new(fairlock_client {
-            client: builder.build()?,
-            calls: Arc::default(),
-        }));
+        *client = Box::into_raw(Box::new(fairlock_client::new(builder.build()?)));
         Ok(())
     })
 }
@@ -74,8 +73,8 @@ pub unsafe extern "C" fn fairlock_client_connected(
 /// What is under way ends with FAIRLOCK_CLOSED at once, blocking calls of other threads too. Locks
 /// are told that they are lost, and those still held are released, for at most a second; their
 /// handles stay the caller's, to be freed with fairlock_release(). When this returns, every callback
-/// of the client's calls has come and returned. It therefore waits for a callback that is running:
-/// hold no mutex that one of them takes.
+/// of the client's calls has come and returned, and with the last client the background thread has
+/// ended. It therefore waits for a callback that is running: hold no mutex that one of them takes.
 ///
 /// Inside a callback it does not wait: the rest goes on in the background, and callbacks may come
 /// after it has returned.
@@ -92,8 +91,41 @@ pub unsafe extern "C" fn fairlock_client_close(client: *mut fairlock_client) {
         }
         let closed = client.client.close().call();
         client.calls.wait();
+        drop(client);
+        wait_for_end();
         Ok(closed?)
     });
+}
+
+/// How many clients are open.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the last close waits for the background thread, which has nothing to do but end.
+const END: Duration = Duration::from_secs(1);
+
+impl fairlock_client {
+    fn new(client: Client) -> fairlock_client {
+        OPEN.fetch_add(1, SeqCst);
+        fairlock_client {
+            client,
+            calls: Arc::default(),
+        }
+    }
+}
+
+impl Drop for fairlock_client {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, SeqCst);
+    }
+}
+
+/// After the last client nothing of the library stays in use, its thread included.
+fn wait_for_end() {
+    let begun = Instant::now();
+    let alone = || OPEN.load(SeqCst) == 0 && begun.elapsed() < END;
+    if alone() {
+        fairlock::wait_for_background_thread(alone);
+    }
 }
 
 /// Waits in line for a lock and takes it. The caller ends it with fairlock_release().

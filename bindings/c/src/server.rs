@@ -117,6 +117,7 @@ unsafe fn read_settings(list: *const fairlock_setting) -> Outcome<Settings> {
 fn failure(error: ServerError) -> Failure {
     let status = match error {
         ServerError::Setting(_) => FAIRLOCK_INVALID_ARGUMENT,
+        ServerError::Forked => FAIRLOCK_FORKED,
         _ => FAIRLOCK_SERVER_FAILED,
     };
     Failure::new(status, error.to_string())

@@ -75,6 +75,11 @@ pub enum ServerError {
     /// The operating system refused something that no setting changes.
     #[error("cannot run: {0}")]
     System(#[from] io::Error),
+    /// The node runs in the process that this one was forked from.
+    #[error(
+        "this node runs in the process that this one was forked from; only that process can stop it"
+    )]
+    Forked,
     /// A bug: the node stopped itself rather than go on with a state it cannot trust.
     #[error("internal error: {0}")]
     Internal(String),

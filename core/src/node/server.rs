@@ -8,6 +8,7 @@ use super::run::{self, Prepared};
 use super::settings::{Secret, Settings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub struct Server {
     stop: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<()>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
+    /// Where the thread is: not in a child that was forked from there.
+    process: u32,
 }
 
 impl Server {
@@ -55,8 +58,9 @@ impl Server {
     /// due are written, for at most `drain_timeout`. The node stops even if this future is dropped.
     ///
     /// # Errors
-    /// Why the node had ended before, if it had.
+    /// Why the node had ended before, if it had; [`ServerError::Forked`].
     pub async fn stop(mut self) -> Result<(), ServerError> {
+        self.leave_to_parent()?;
         self.tell_to_stop();
         self.ended().await;
         self.join()
@@ -65,10 +69,21 @@ impl Server {
     /// As [`Server::stop`], blocking the calling thread.
     ///
     /// # Errors
-    /// Why the node had ended before, if it had.
+    /// Why the node had ended before, if it had; [`ServerError::Forked`].
     pub fn stop_blocking(mut self) -> Result<(), ServerError> {
+        self.leave_to_parent()?;
         self.tell_to_stop();
         self.join()
+    }
+
+    /// In a forked child: touches nothing of the node, whose thread and wake-ups are its parent's.
+    fn leave_to_parent(&mut self) -> Result<(), ServerError> {
+        if self.process == process::id() {
+            return Ok(());
+        }
+        std::mem::forget(self.stop.take());
+        std::mem::forget(self.thread.take());
+        Err(ServerError::Forked)
     }
 
     fn tell_to_stop(&mut self) {
@@ -91,6 +106,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.leave_to_parent().is_err() {
+            return;
+        }
         self.tell_to_stop();
         if let Err(error) = self.join() {
             tracing::error!("the node had ended: {error}");
@@ -208,8 +226,13 @@ impl Handles {
                 stop: Some(self.stop),
                 ended: self.ended,
                 thread: Some(self.thread),
+                process: process::id(),
             }),
-            Some(Err(error)) => Err(error),
+            Some(Err(error)) => {
+                // It has only its end before it, and the caller shall find nothing left in use.
+                let _ = self.thread.join();
+                Err(error)
+            }
             None => Err(ServerError::Internal(
                 "the node's thread panicked".to_owned(),
             )),

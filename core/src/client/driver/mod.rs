@@ -1,5 +1,5 @@
 //! The one background thread of a process: it waits on the sockets of all clients, makes their connections and
-//! watches their deadlines. It never keeps the process from ending.
+//! watches their deadlines. It ends with the last client, and never keeps the process from ending.
 
 pub(crate) mod clock;
 pub(crate) mod dial;
@@ -17,7 +17,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The token of the driver's own waker.
@@ -54,6 +55,8 @@ pub(crate) struct Driver {
     sleeping_until: AtomicU64,
     inbox: Mutex<Inbox>,
     clients: AtomicUsize,
+    /// Clients that have not been dismissed. Rises only while the seat is locked.
+    users: AtomicUsize,
 }
 
 type Inbox = Vec<Command>;
@@ -64,46 +67,89 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// Drivers of this process and of those it was forked from, which are never touched again.
+/// The driver of this process, and behind it those of the children forked from it: each process
+/// has its own and never touches that of another one.
 struct Link {
     generation: u32,
-    driver: Arc<Driver>,
+    seat: Mutex<Seat>,
     next: OnceLock<Box<Link>>,
 }
 
-static FIRST: OnceLock<Box<Link>> = OnceLock::new();
+/// Who drives at present.
+struct Seat {
+    driver: Option<Arc<Driver>>,
+    /// The thread of that driver, or of the one before, which may be ending.
+    thread: Option<JoinHandle<()>>,
+}
 
-impl Driver {
-    /// The driver of this process, started if need be.
-    pub(crate) fn of_this_process() -> Result<Arc<Driver>, Error> {
-        fork::watch();
-        let generation = fork::generation();
-        let mut place = &FIRST;
-        loop {
-            let link = match place.get() {
-                Some(link) => link,
-                None => {
-                    let driver = Driver::start().map_err(|error| {
-                        let text = format!("the client's background thread cannot start: {error}");
-                        Error::new(ErrorKind::ConnectionFailed, text)
-                    })?;
-                    // If another thread was faster, this driver's thread ends with its last handle.
-                    let _ = place.set(Box::new(Link {
-                        generation,
-                        driver,
-                        next: OnceLock::new(),
-                    }));
-                    continue;
-                }
-            };
-            if link.generation == generation {
-                return Ok(link.driver.clone());
-            }
-            place = &link.next;
+static FIRST: Link = Link::new(0);
+
+impl Link {
+    const fn new(generation: u32) -> Link {
+        Link {
+            generation,
+            seat: Mutex::new(Seat {
+                driver: None,
+                thread: None,
+            }),
+            next: OnceLock::new(),
         }
     }
 
-    fn start() -> io::Result<Arc<Driver>> {
+    fn of_this_process() -> &'static Link {
+        fork::watch();
+        let generation = fork::generation();
+        let mut link = &FIRST;
+        while link.generation != generation {
+            link = link.next.get_or_init(|| Box::new(Link::new(generation)));
+        }
+        link
+    }
+
+    fn seat(&self) -> MutexGuard<'_, Seat> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the background thread has ended, where no client is left for it to serve; asks
+/// `go_on` in between. For hosts that want to see nothing in use after they have closed their clients.
+pub fn wait_for_background_thread(mut go_on: impl FnMut() -> bool) {
+    let link = Link::of_this_process();
+    let Some(thread) = link.seat().thread.take() else {
+        return;
+    };
+    while !thread.is_finished() {
+        if !go_on() {
+            // Unless a new driver has brought its own.
+            link.seat().thread.get_or_insert(thread);
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    // It catches every panic.
+    let _ = thread.join();
+}
+
+impl Driver {
+    /// The driver of this process, started if need be. It drives on at least until this client is
+    /// [dismissed](Command::Dismiss).
+    pub(crate) fn of_this_process() -> Result<Arc<Driver>, Error> {
+        let link = Link::of_this_process();
+        let mut seat = link.seat();
+        if let Some(driver) = &seat.driver {
+            driver.users.fetch_add(1, Ordering::SeqCst);
+            return Ok(driver.clone());
+        }
+        let (driver, thread) = Driver::start(link).map_err(|error| {
+            let text = format!("the client's background thread cannot start: {error}");
+            Error::new(ErrorKind::ConnectionFailed, text)
+        })?;
+        seat.driver = Some(driver.clone());
+        seat.thread = Some(thread);
+        Ok(driver)
+    }
+
+    fn start(link: &'static Link) -> io::Result<(Arc<Driver>, JoinHandle<()>)> {
         let poll = Poll::new()?;
         let driver = Arc::new(Driver {
             registry: poll.registry().try_clone()?,
@@ -111,18 +157,20 @@ impl Driver {
             sleeping_until: AtomicU64::new(0),
             inbox: Mutex::default(),
             clients: AtomicUsize::new(0),
+            users: AtomicUsize::new(1),
         });
         let thread = Thread {
+            link,
             poll,
             driver: driver.clone(),
             clients: BTreeMap::new(),
             dials: Dials::default(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
         };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("fairlock".to_owned())
             .spawn(move || thread.run())?;
-        Ok(driver)
+        Ok((driver, thread))
     }
 
     /// A number for a new client.
@@ -166,6 +214,7 @@ impl Driver {
 
 /// What only the thread has.
 struct Thread {
+    link: &'static Link,
     poll: Poll,
     driver: Arc<Driver>,
     clients: BTreeMap<usize, Arc<Instance>>,
@@ -176,7 +225,7 @@ struct Thread {
 impl Thread {
     fn run(mut self) {
         let mut events = Events::with_capacity(1024);
-        loop {
+        while !self.is_done() {
             // A panic is a bug; the other clients of the process need not pay for it.
             let step = catch_unwind(AssertUnwindSafe(|| self.step(&mut events)));
             if let Ok(Err(_)) = step {
@@ -185,8 +234,28 @@ impl Thread {
         }
     }
 
+    /// Whether the last client has gone. Then the next one starts a new driver.
+    fn is_done(&self) -> bool {
+        if self.has_users() {
+            return false;
+        }
+        let mut seat = self.link.seat();
+        if self.has_users() {
+            return false;
+        }
+        seat.driver = None;
+        true
+    }
+
+    fn has_users(&self) -> bool {
+        self.driver.users.load(Ordering::SeqCst) > 0
+    }
+
     fn step(&mut self, events: &mut Events) -> io::Result<()> {
         let timeout = self.look_around();
+        if !self.has_users() {
+            return Ok(());
+        }
         match self.poll.poll(events, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
@@ -249,7 +318,7 @@ impl Thread {
             .unwrap_or(Micros::MAX)
     }
 
-    fn lock_inbox(&self) -> std::sync::MutexGuard<'_, Inbox> {
+    fn lock_inbox(&self) -> MutexGuard<'_, Inbox> {
         self.driver
             .inbox
             .lock()
@@ -268,7 +337,9 @@ impl Thread {
                         self.clients.insert(client.number(), client);
                     }
                     Command::Dismiss(client) => {
-                        self.clients.remove(&client);
+                        if self.clients.remove(&client).is_some() {
+                            self.driver.users.fetch_sub(1, Ordering::SeqCst);
+                        }
                     }
                     Command::Connect {
                         client,
