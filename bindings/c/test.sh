@@ -137,7 +137,7 @@ done
 
 # ── running ───────────────────────────────────────────────────────────────────────────────────────────
 
-memcheck=(valgrind --quiet --error-exitcode=9 --leak-check=full --show-leak-kinds=all
+memcheck=(valgrind --quiet "--suppressions=$here/tests/valgrind.supp" --error-exitcode=9 --leak-check=full --show-leak-kinds=all
     --errors-for-leak-kinds=all --fair-sched=yes)
 # A child that was forked while threads ran cannot free what they held: there only errors count.
 memcheck_forks=(valgrind --quiet --error-exitcode=9 --leak-check=no --fair-sched=yes)

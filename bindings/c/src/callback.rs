@@ -10,7 +10,6 @@ use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 /// Told that a lock is lost; see fairlock_lock_on_lost().
 pub type fairlock_lost_callback =
@@ -37,6 +36,13 @@ unsafe impl Send for Data {}
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A number that no other living thread has. Rust's own handle of a thread would stay in use when the
+/// main thread ends the process.
+fn this_thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| ptr::from_ref(mark).addr())
 }
 
 /// Whether this thread is inside a callback.
@@ -213,7 +219,7 @@ struct Listening {
         Data,
     )>,
     lost: Option<fairlock_lost_reason>,
-    running: Option<ThreadId>,
+    running: Option<usize>,
 }
 
 impl Listener {
@@ -231,7 +237,7 @@ impl Listener {
         if self.process != process::id() {
             return;
         }
-        let this = thread::current().id();
+        let this = this_thread();
         let mut state = guard(&self.state);
         while state.running.is_some_and(|running| running != this) {
             state = self
@@ -258,7 +264,7 @@ impl Listener {
         let Some((callback, data)) = state.told.take() else {
             return;
         };
-        let outer = state.running.replace(thread::current().id());
+        let outer = state.running.replace(this_thread());
         drop(state);
         // SAFETY: C gave this function for this lock, with this data.
         run(|| unsafe { callback(data.0, reason) });

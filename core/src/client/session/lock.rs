@@ -140,17 +140,28 @@ impl Session {
             return;
         }
         if now >= held.lost_at() {
-            let reason = if held.keeps.is_empty() {
-                LostReason::Expired
-            } else {
-                LostReason::Unconfirmed
-            };
-            return self.lose_lock(lock, reason);
+            return self.lose_overdue(lock, now);
         }
         if held.keep_alive && held.keeps.is_empty() && now >= held.renew_at {
             self.renew(lock, None, None, now);
         }
         self.schedule_lock(lock);
+    }
+
+    /// Nobody waits for the timer to say what the clock says already: whoever has seen that a lock
+    /// is no longer held must not be told afterwards that it was.
+    fn lose_overdue(&mut self, lock: LockId, now: Micros) {
+        let Some(held) = self.locks.get(lock) else {
+            return;
+        };
+        if held.state == State::Held && now >= held.lost_at() {
+            let reason = if held.keeps.is_empty() {
+                LostReason::Expired
+            } else {
+                LostReason::Unconfirmed
+            };
+            self.lose_lock(lock, reason);
+        }
     }
 
     /// A renewal that had been sent at `kept_at` is confirmed.
@@ -217,6 +228,7 @@ impl Session {
         face: FaceId,
         now: Micros,
     ) -> Option<OperationId> {
+        self.lose_overdue(lock, now);
         let state = self.locks.get(lock).map(|held| held.state);
         let error = match state {
             Some(State::Held) => {
@@ -241,6 +253,7 @@ impl Session {
         face: FaceId,
         now: Micros,
     ) -> Option<OperationId> {
+        self.lose_overdue(lock, now);
         let state = self.locks.get(lock).map(|held| held.state);
         let held_until_now = match state {
             Some(State::Held | State::Releasing | State::Unreleased) => {
