@@ -198,7 +198,8 @@ for name in "${jobs_run[@]}"; do
     tests=$(grep -c '^ok ' "$work/run_$name.log")
     [ "$status" = 0 ] && [ "$tests" -gt 1 ] && passed=$((passed + tests - 1))
     verdict "$status" "$name$([ "$tests" -gt 0 ] && echo " ($tests tests)")"
-    [ "$status" = 0 ] || tail -n 60 "$work/run_$name.log"
+    # What the program says, and where valgrind saw the first fault.
+    [ "$status" = 0 ] || { grep -v '^==' "$work/run_$name.log"; grep -m 40 '^==' "$work/run_$name.log"; }
     [ "$name" = bench-briefly ] && cat "$work/run_$name.log"
 done
 exec 3>&-

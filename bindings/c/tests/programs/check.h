@@ -125,11 +125,19 @@ static inline fairlock_server *start_server(void)
     return server;
 }
 
-static inline fairlock_client *open_client(const fairlock_server *server)
+/* A client that is as patient as the tests are: valgrind takes seconds to begin. */
+static inline fairlock_client *open_client_at(const char *address)
 {
     fairlock_client *client;
-    OK(fairlock_client_open(fairlock_server_address(server), NULL, &client));
+    fairlock_client_options options = FAIRLOCK_CLIENT_OPTIONS_INIT;
+    options.connect_timeout_ms = LIMIT_SECONDS * 1000;
+    OK(fairlock_client_open(address, &options, &client));
     return client;
+}
+
+static inline fairlock_client *open_client(const fairlock_server *server)
+{
+    return open_client_at(fairlock_server_address(server));
 }
 
 static inline uint64_t waiting(fairlock_client *client, const void *key, size_t length)

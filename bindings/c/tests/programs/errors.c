@@ -66,7 +66,7 @@ static void refused(void)
     static const char *const codes[] = {"denied", "busy", "internal", "syntax", "quota"};
 
     scripted_start(&server, answer_refuse);
-    OK(fairlock_client_open(server.address, NULL, &client));
+    client = open_client_at(server.address);
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         CHECK_STATUS(FAIRLOCK_REFUSED,
                      fairlock_acquire(client, codes[i], strlen(codes[i]), NULL, &lock));
@@ -88,6 +88,7 @@ static void refused_for_the_secret(void)
 
     OK(fairlock_server_start(NULL, settings, &server));
     options.secret = "right";
+    options.connect_timeout_ms = LIMIT_SECONDS * 1000;
     OK(fairlock_client_open(fairlock_server_address(server), &options, &client));
     OK(fairlock_acquire(client, KEY("k"), NULL, &lock));
     OK(fairlock_release(lock));
@@ -114,7 +115,7 @@ static void release_unconfirmed(void)
     fairlock_lock *lock;
 
     scripted_start(&server, answer_grant_only);
-    OK(fairlock_client_open(server.address, NULL, &client));
+    client = open_client_at(server.address);
     OK(fairlock_acquire(client, KEY("k"), NULL, &lock));
     CHECK(fairlock_lock_token(lock) == 7);
     double begun = seconds_now();
@@ -139,7 +140,7 @@ static void lock_lost(void)
     fairlock_lock *lock;
 
     scripted_start(&server, answer_stale);
-    OK(fairlock_client_open(server.address, NULL, &client));
+    client = open_client_at(server.address);
     OK(fairlock_acquire(client, KEY("k"), NULL, &lock));
     CHECK_STATUS(FAIRLOCK_LOCK_LOST, fairlock_release(lock));
     CHECK_TEXT("taken", fairlock_last_reason());
@@ -450,7 +451,7 @@ static void a_broken_connection_is_no_signal(void)
     CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
 
     /* The client writes to a server that has gone. */
-    options.connect_timeout_ms = 200;
+    options.connect_timeout_ms = 1000;
     scripted_start(&scripted, answer_grant_only);
     OK(fairlock_client_open(scripted.address, &options, &client));
     OK(fairlock_acquire(client, KEY("k"), NULL, &lock));

@@ -72,9 +72,8 @@ static void end(struct family *family)
 static void new_client(void *data)
 {
     struct family *family = data;
-    fairlock_client *client;
+    fairlock_client *client = open_client_at(family->address);
     fairlock_lock *lock, *none;
-    OK(fairlock_client_open(family->address, NULL, &client));
     OK(fairlock_acquire(client, KEY("child"), NULL, &lock));
     OK(fairlock_try_acquire(client, KEY("parent"), NULL, &none));
     CHECK(none == NULL);

@@ -261,7 +261,7 @@ static void closing_tells_locks(void)
     event_wait(&loss.event, 1);
     CHECK(loss.reason == FAIRLOCK_LOST_CLOSED);
     CHECK(!fairlock_lock_held(lock));
-    CHECK(is_free(other, KEY("k")));
+    await_free(other, KEY("k"));
     /* The handle outlives its client. */
     CHECK_TEXT("k", fairlock_lock_key(lock, NULL));
     CHECK(fairlock_lock_token(lock) != 0);
@@ -305,6 +305,7 @@ static void what_operators_see(void)
     fairlock_client *client;
     fairlock_client_options named = FAIRLOCK_CLIENT_OPTIONS_INIT;
     named.name = "operator";
+    named.connect_timeout_ms = LIMIT_SECONDS * 1000;
     OK(fairlock_client_open(fairlock_server_address(server), &named, &client));
 
     enum { LOCKS = 5, PAGE = 2 };

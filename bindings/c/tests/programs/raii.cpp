@@ -52,9 +52,7 @@ Server start()
 
 Client open(const Server &server)
 {
-    fairlock_client *client = nullptr;
-    throw_unless_ok(fairlock_client_open(fairlock_server_address(server.get()), nullptr, &client));
-    return Client(client);
+    return Client(open_client(server.get()));
 }
 
 Lock acquire(const Client &client, const std::string &key,
