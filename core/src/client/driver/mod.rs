@@ -54,7 +54,6 @@ pub(crate) struct Driver {
     /// Until when the thread sleeps; 0 while it is awake and will look at everything before it sleeps.
     sleeping_until: AtomicU64,
     inbox: Mutex<Inbox>,
-    clients: AtomicUsize,
     /// Clients that have not been dismissed. Rises only while the seat is locked.
     users: AtomicUsize,
 }
@@ -156,7 +155,6 @@ impl Driver {
             waker: Waker::new(poll.registry(), WAKER)?,
             sleeping_until: AtomicU64::new(0),
             inbox: Mutex::default(),
-            clients: AtomicUsize::new(0),
             users: AtomicUsize::new(1),
         });
         let thread = Thread {
@@ -173,9 +171,10 @@ impl Driver {
         Ok((driver, thread))
     }
 
-    /// A number for a new client.
+    /// A number that no client of this process has had, whichever driver it had.
     pub(crate) fn new_client(&self) -> usize {
-        self.clients.fetch_add(1, Ordering::Relaxed)
+        static LAST: AtomicUsize = AtomicUsize::new(0);
+        LAST.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The token of a client's connection.
