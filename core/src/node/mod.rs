@@ -1,4 +1,16 @@
-//! A running server: sockets, clock and disk around the lock rules of [`engine`](crate::engine).
+//! A running server: sockets, clock and disk around the lock rules of [`engine`](crate::engine), which
+//! know none of them. What a lock is, who waits for it and when it ends is decided there and never here.
+//!
+//! ```text
+//!             ┌──────────── one thread ─────────────────────────────────────┐
+//! accept ────▶│ serve, one task each ──▶ answer ──▶ Engine ──▶ effects      │
+//!             │    ▲    │                            ▲            │         │
+//! sockets ────┼────┘    └──▶ own replies, last       │         outboxes ────┼──▶ other sockets, first
+//!             │            alarm ──▶ timers ─────────┘                      │
+//!             └───────────────────────── terms ─────────────────────────────┘──▶ disk
+//! ```
+//!
+//! [`Server`] is the face of all this; `run` brings it up and down; `state` holds what the tasks share.
 
 mod accept;
 mod alarm;

@@ -115,12 +115,15 @@ pub(crate) fn run(
         shared
             .lock()
             .become_role(Role::Active, "it is the only node");
-        let accepting = tokio::spawn(accept::run(shared.clone(), listener, most));
-        tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
+        let mut accepting = tokio::spawn(accept::run(shared.clone(), listener, most));
+        let mut timing = tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
         tokio::spawn(spin::run(shared.clone()));
+        let ended = |task| ServerError::Internal(format!("the task that {task} has ended"));
         tokio::select! {
             () = shutdown => {}
             failure = watch(&shared) => return Err(ServerError::Internal(failure)),
+            _ = &mut accepting => return Err(ended("takes connections")),
+            _ = &mut timing => return Err(ended("ends leases")),
         }
         accepting.abort();
         // Whatever is not done by then is cut off with the runtime.

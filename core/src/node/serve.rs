@@ -39,31 +39,33 @@ impl Future for Serving {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        if this.farewell.is_none() {
-            let step = {
-                let mut node = this.node.lock();
-                let step = catch_unwind(AssertUnwindSafe(|| node.serve(this.id, cx)));
-                step.unwrap_or_else(|panic| {
-                    // What a bug has left behind cannot be trusted with anybody's lock.
-                    node.fail(format!("a request led to a panic: {}", panic_text(&*panic)));
-                    Step::Over
-                })
-            };
-            match step {
-                Step::Wait => return Poll::Pending,
-                Step::Over => return Poll::Ready(()),
-                Step::Farewell {
-                    connection,
-                    more_may_come,
-                } => {
-                    let end = farewell::farewell(this.node.clone(), connection, more_may_come);
-                    this.farewell = Some(Box::pin(end));
-                }
-            }
+        // What a bug has left behind cannot be trusted with anybody's lock, so the node ends with it.
+        catch_unwind(AssertUnwindSafe(|| this.step(cx))).unwrap_or_else(|panic| {
+            let text = panic_text(&*panic);
+            this.node
+                .lock()
+                .fail(format!("a request led to a panic: {text}"));
+            Poll::Ready(())
+        })
+    }
+}
+
+impl Serving {
+    fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(farewell) = &mut self.farewell {
+            return farewell.as_mut().poll(cx);
         }
-        match &mut this.farewell {
-            Some(farewell) => farewell.as_mut().poll(cx),
-            None => Poll::Ready(()),
+        let step = self.node.lock().serve(self.id, cx);
+        match step {
+            Step::Wait => Poll::Pending,
+            Step::Over => Poll::Ready(()),
+            Step::Farewell {
+                connection,
+                more_may_come,
+            } => {
+                let farewell = farewell::farewell(self.node.clone(), connection, more_may_come);
+                self.farewell.insert(Box::pin(farewell)).as_mut().poll(cx)
+            }
         }
     }
 }
