@@ -369,11 +369,13 @@ impl Performance<'_> {
     fn open(&mut self, nodes: &[String], options: &[String], wait: bool) -> Result<(), Trouble> {
         let servers: Vec<String> = nodes
             .iter()
-            .map(|name| {
-                self.node(name)
-                    .map(|node| self.nodes[node].address.to_string())
-            })
+            .map(|name| self.server(name))
             .collect::<Result<_, _>>()?;
+        // `localhost:a` is the node a by another name.
+        let nodes: Vec<&str> = nodes
+            .iter()
+            .map(|name| name.rsplit(':').next().unwrap_or(name))
+            .collect();
         let mut options = options.join(" ");
         if !options.contains("name=") {
             options.push_str(" name=conformance");
@@ -407,6 +409,17 @@ impl Performance<'_> {
         thread::sleep(SETTLE);
         self.last = Instant::now();
         Ok(())
+    }
+
+    /// The address of a node as the client is told it: `a`, or `localhost:a`.
+    fn server(&self, name: &str) -> Result<String, Trouble> {
+        match name.split_once(':') {
+            None => Ok(self.nodes[self.node(name)?].address.to_string()),
+            Some((host, name)) => {
+                let port = self.nodes[self.node(name)?].address.port();
+                Ok(format!("{host}:{port}"))
+            }
+        }
     }
 
     /// Whether the stage lets in and greets whoever comes to this node.
