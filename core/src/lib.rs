@@ -3,6 +3,7 @@
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "server")]
+pub mod cluster;
 pub mod engine;
 mod error;
 mod fence;

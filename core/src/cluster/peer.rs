@@ -1,0 +1,117 @@
+//! What a node knows of another one.
+
+use super::message::{Beat, Stage};
+use crate::engine::Time;
+use crate::protocol::Millis;
+
+/// Whether anybody is there, as far as the connections tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Contact {
+    /// Nothing is known against it.
+    Open,
+    /// A connection has ended; a fresh one will tell whether the node has.
+    Doubted,
+    /// A fresh connection was refused: there is no such process.
+    Refused,
+}
+
+/// Another node, as seen from here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    /// What it last said of itself.
+    pub(super) beat: Beat,
+    /// When it last said anything.
+    heard: Option<Time>,
+    /// Since when its silence counts.
+    since: Time,
+    contact: Contact,
+    /// Whether it has not spoken since this node last woke up.
+    owes_word: bool,
+    /// Since when it has been a complete standby of this node without a break.
+    pub(super) complete_since: Option<Time>,
+}
+
+impl Peer {
+    pub(super) fn new(now: Time) -> Peer {
+        Peer {
+            beat: Beat::default(),
+            heard: None,
+            since: now,
+            contact: Contact::Open,
+            owes_word: false,
+            complete_since: None,
+        }
+    }
+
+    pub(super) fn hear(&mut self, now: Time) {
+        self.heard = Some(now);
+        self.since = now;
+        self.contact = Contact::Open;
+        self.owes_word = false;
+    }
+
+    /// A connection with it has ended.
+    pub(super) fn lose(&mut self) {
+        if self.contact == Contact::Open && self.heard.is_some() {
+            self.contact = Contact::Doubted;
+        }
+    }
+
+    /// A fresh connection was refused.
+    pub(super) fn refuse(&mut self) {
+        self.contact = Contact::Refused;
+    }
+
+    /// A fresh connection was made: somebody is there, and will speak.
+    pub(super) fn connect(&mut self) {
+        self.contact = Contact::Open;
+    }
+
+    /// Whether it counts as living: it has spoken lately, and no fresh connection was refused since.
+    pub(super) fn lives(&self, now: Time, timeout: Millis) -> bool {
+        self.contact != Contact::Refused && self.heard.is_some() && now < self.since.after(timeout)
+    }
+
+    /// When its silence will count as death.
+    pub(super) fn falls_silent(&self, timeout: Millis) -> Option<Time> {
+        (self.heard.is_some() && self.contact != Contact::Refused)
+            .then(|| self.since.after(timeout))
+    }
+
+    /// Whether nothing more is to be expected of it before a decision that was begun at `begun`.
+    pub(super) fn heard_out(
+        &self,
+        now: Time,
+        begun: Time,
+        timeout: Millis,
+        refusal_counts: bool,
+    ) -> bool {
+        (self.heard.is_some() && self.contact == Contact::Open && self.since >= begun)
+            || (self.contact == Contact::Refused && refusal_counts)
+            || now >= begun.after(timeout)
+    }
+
+    /// The silence up to now says nothing, because this node has slept through it.
+    pub(super) fn forgive(&mut self, now: Time) {
+        self.since = self.since.max(now);
+    }
+
+    /// This node has woken up: what the peer said before may be long out of date.
+    pub(super) fn expect_word(&mut self) {
+        self.owes_word = true;
+    }
+
+    pub(super) fn owes_word(&self) -> bool {
+        self.owes_word
+    }
+
+    /// Whether it is the one to copy and to send clients to.
+    pub(super) fn is_active(&self) -> bool {
+        matches!(self.beat.stage, Stage::Active | Stage::HandingOver)
+    }
+
+    /// Whether it serves, so that nobody else may.
+    pub(super) fn serves(&self) -> bool {
+        self.beat.stage == Stage::Active
+    }
+}
