@@ -146,10 +146,8 @@ impl World {
         *last = (self.now + delay).max(*last);
         let arrival = *last;
         self.sent += 1;
-        self.packets.insert(
-            ((self.now + delay).max(last), self.sent),
-            (to, from, packet),
-        );
+        self.packets
+            .insert((arrival, self.sent), (to, from, packet));
     }
 
     fn give(&mut self, index: usize, event: Event) {
