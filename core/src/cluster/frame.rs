@@ -31,6 +31,8 @@ pub enum Frame {
     Begin {
         /// Whose changes.
         stream: Stream,
+        /// The number of the last change before the first part.
+        sequence: u64,
     },
     /// Active to standby: a part of the whole state, as it is at this point of the stream.
     Dump {
@@ -114,10 +116,9 @@ pub fn split_frame(buffer: &[u8]) -> Result<Unit<'_>, FrameError> {
         return Err(FrameError::TooLong(length));
     }
     let used = 4 + length as usize;
-    Ok(buffer.get(4..used).map_or(Unit::Partial, |body| Unit::Whole {
-        body,
-        used,
-    }))
+    Ok(buffer
+        .get(4..used)
+        .map_or(Unit::Partial, |body| Unit::Whole { body, used }))
 }
 
 impl Frame {
@@ -129,9 +130,10 @@ impl Frame {
         match self {
             Frame::Roles(message) => to.message(message),
             Frame::Join => to.u8(10),
-            Frame::Begin { stream } => {
+            Frame::Begin { stream, sequence } => {
                 to.u8(11);
                 to.stream(*stream);
+                to.u64(*sequence);
             }
             Frame::Dump { changes } => {
                 to.u8(12);
@@ -180,6 +182,7 @@ impl Frame {
             10 => Frame::Join,
             11 => Frame::Begin {
                 stream: from.stream()?,
+                sequence: from.u64()?,
             },
             12 => Frame::Dump {
                 changes: from.changes()?,

@@ -4,13 +4,24 @@
 
 #![forbid(unsafe_code)]
 
+mod copier;
+mod feeds;
+mod frame;
+mod member;
 mod members;
 mod message;
+mod outgoing;
 mod peer;
+mod releases;
 mod roles;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod member_tests;
 
+pub use feeds::FEED_BYTES;
+pub use frame::{FRAME_BYTES, FrameError, Unit, VERSION, split_frame};
+pub use member::{Member, MemberSettings, Output, PeerState};
 pub use members::{MAX_NODES, Members, MembersError, Slot};
 pub use message::{Beat, Copy, Handoff, Message, Stage, Stream, Timing};
 pub use roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};

@@ -168,6 +168,8 @@ pub enum Effect {
         /// True after a sleep: only the grants that no standby had confirmed are given.
         unconfirmed_only: bool,
     },
+    /// The successor serves: send waiting requests there and forget the state.
+    Retire,
     /// Change nothing any more, send every peer what it lacks, and tell the last number with
     /// [`Event::Frozen`].
     Freeze,
@@ -1152,6 +1154,7 @@ impl Roles {
             // It has said so by taking over; its beat may still be on the way.
             self.peers[place].1.beat.stage = Stage::Active;
         }
+        self.effects.push_back(Effect::Retire);
         self.copy = Copy::default();
         if stopping {
             self.leave(now, Some(to));

@@ -207,7 +207,7 @@ impl World {
                 }
                 Effect::Raise { term } => self.led.push((self.now, index, term, Origin::Start)),
                 Effect::Follow { active } => node.follows = Some(active),
-                Effect::Yield { .. } => node.copy = Copy::default(),
+                Effect::Retire | Effect::Yield { .. } => node.copy = Copy::default(),
                 Effect::Freeze => {
                     let sequence = node.copy.sequence;
                     let stream = node.copy.stream;

@@ -152,10 +152,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a copy the original: each lease counts as renewed, each waiting request keeps its place
-    /// for `grace` until it is sent again, or leaves if it cannot be recognised. A term has to be
-    /// opened before the next grant.
-    pub fn resume(&mut self, now: Time, grace: Millis) {
+    /// Makes a copy the original: each lease counts as renewed, or where `exact` ends when it would
+    /// have; each waiting request keeps its place for `grace` until it is sent again, or leaves if it
+    /// cannot be recognised. A term has to be opened before the next grant.
+    pub fn resume(&mut self, now: Time, grace: Millis, exact: bool) {
         let claims: Vec<u32> = self.claims.iter().map(|(claim, _)| claim).collect();
         for claim in claims {
             let Some(copied) = self.claims.get(claim) else {
@@ -163,6 +163,7 @@ impl Engine {
             };
             let (lease, recognisable) = (copied.lease(), self.recognise(copied).is_some());
             match copied.stage {
+                Stage::Held { .. } if exact => {}
                 Stage::Held { .. } => {
                     self.renew(now, claim, lease);
                     self.record(|engine| Change::Kept {
@@ -221,6 +222,25 @@ impl Engine {
         }
     }
 
+    /// Tells every change from now on, or none; see [`EngineSettings::record_changes`](super::EngineSettings::record_changes).
+    pub fn record_changes(&mut self, record: bool) {
+        self.settings.record_changes = record;
+        if !record {
+            self.changes.clear();
+        }
+    }
+
+    /// The changes that have not been polled yet.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter()
+    }
+
+    /// How many changes have not been polled yet.
+    #[must_use]
+    pub fn changes_waiting(&self) -> usize {
+        self.changes.len()
+    }
+
     fn copied(&self, claim: ClaimId) -> Result<&Claim, Diverged> {
         self.claims.get(claim.0).ok_or(Diverged)
     }
@@ -263,7 +283,7 @@ impl Engine {
     }
 
     /// Ends a claim without serving the next one: that comes as a change of its own.
-    fn end_copy(&mut self, claim: u32) {
+    pub(super) fn end_copy(&mut self, claim: u32) {
         let lock = self.claims[claim].lock;
         if self.claims[claim].token().is_some() {
             let ended = self.take_out(claim);

@@ -18,12 +18,14 @@ mod bits;
 mod claims;
 mod connections;
 mod copy;
+mod dump;
 mod expiry;
 mod hash;
 mod invariants;
 mod leaving;
 mod lists;
 mod lock;
+mod merge;
 mod output;
 mod requests;
 mod settings;
@@ -38,6 +40,8 @@ mod wheel;
 
 pub use connections::{ConnectionId, Owner};
 pub use copy::Diverged;
+pub use dump::{DumpCursor, DumpReader};
+pub use merge::ForeignGrant;
 pub use output::{Answer, Change, ClaimId, Effect, Grant, Refusal};
 pub use settings::EngineSettings;
 pub use time::Time;
@@ -86,6 +90,8 @@ pub struct Engine {
     held: usize,
     waiting: usize,
     detached: usize,
+    /// Whether grants of another node were ever taken in.
+    merged: bool,
     counts: Counts,
 }
 
@@ -140,6 +146,7 @@ impl Engine {
             held: 0,
             waiting: 0,
             detached: 0,
+            merged: false,
             counts: Counts::default(),
             settings,
         }

@@ -115,6 +115,15 @@ pub enum Effect {
         /// Why.
         refusal: Refusal,
     },
+    /// A waiting request is to be sent to the active node (reply `M`): this one is it no longer.
+    Moved {
+        /// Whom to tell.
+        connection: ConnectionId,
+        /// What was not locked.
+        key: Key,
+        /// The tag to send back.
+        tag: Option<Tag>,
+    },
     /// Half of the term's tokens are used: write the next term down and
     /// [provide](super::Engine::provide_next_term) it. Told once a term.
     TermHalfUsed {

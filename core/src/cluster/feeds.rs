@@ -1,0 +1,212 @@
+//! The active side of replication: every standby is sent the whole state in parts, and every change.
+//!
+//! A change is spelled once and appended for each standby. A standby that does not take what is sent
+//! loses its feed and begins anew; the active node never waits for it and never keeps more than
+//! [`FEED_BYTES`] for it.
+
+use super::frame::{BATCH_BYTES, Frame, change_bytes};
+use super::members::Slot;
+use super::message::Stream;
+use super::outgoing::Outgoing;
+use crate::engine::{Change, DumpCursor, Engine, Time};
+
+/// More than this unsent, and a standby begins anew.
+pub const FEED_BYTES: usize = 64 << 20;
+
+/// A part of the whole state is made when no more than this is unsent.
+const DUMP_BELOW: usize = 256 << 10;
+
+/// How many changes a part has at least.
+const PART_CHANGES: usize = 1024;
+
+/// What the standbys of this node are sent.
+#[derive(Debug, Default)]
+pub(super) struct Feeds {
+    stream: Stream,
+    /// The number of the last change.
+    sequence: u64,
+    /// Changes were not told while nobody followed.
+    untold: bool,
+    feeds: Vec<Feed>,
+}
+
+#[derive(Debug)]
+struct Feed {
+    to: Slot,
+    /// How far the dump is, until it is done.
+    dump: Option<DumpCursor>,
+    applied: u64,
+    /// Told everything and confirmed it at least once.
+    confirmed: bool,
+}
+
+impl Feeds {
+    /// A new period of being active begins.
+    pub(super) fn begin(&mut self, engine: &mut Engine, stream: Stream) {
+        *self = Feeds {
+            stream,
+            ..Feeds::default()
+        };
+        engine.record_changes(false);
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(super) fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// A standby asks for the whole state.
+    pub(super) fn join(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing, to: Slot) {
+        self.tell(now, engine, out);
+        if self.feeds.is_empty() {
+            engine.record_changes(true);
+            if std::mem::take(&mut self.untold) {
+                // Whoever had confirmed the last number does not have this state.
+                self.sequence += 1;
+            }
+        }
+        self.feeds.retain(|feed| feed.to != to);
+        self.feeds.push(Feed {
+            to,
+            dump: Some(DumpCursor::default()),
+            applied: 0,
+            confirmed: false,
+        });
+        let begin = Frame::Begin {
+            stream: self.stream,
+            sequence: self.sequence,
+        };
+        out.frame(now, to, &begin);
+        self.pump(now, engine, out);
+    }
+
+    /// The connection to a standby is gone, and with it what was under way.
+    pub(super) fn lose(&mut self, engine: &mut Engine, to: Slot) {
+        self.feeds.retain(|feed| feed.to != to);
+        if self.feeds.is_empty() {
+            engine.record_changes(false);
+            self.untold = true;
+        }
+    }
+
+    pub(super) fn applied(&mut self, from: Slot, stream: Stream, sequence: u64) {
+        if stream == self.stream
+            && let Some(feed) = self.feeds.iter_mut().find(|feed| feed.to == from)
+            && feed.dump.is_none()
+        {
+            feed.applied = feed.applied.max(sequence.min(self.sequence));
+            feed.confirmed = true;
+        }
+    }
+
+    /// How far the standbys are: the number that at least `count` of them have confirmed.
+    pub(super) fn confirmed_by(&self, count: usize) -> Option<u64> {
+        let mut applied: Vec<u64> = self
+            .feeds
+            .iter()
+            .filter(|feed| feed.confirmed)
+            .map(|feed| feed.applied)
+            .collect();
+        applied.sort_unstable_by(|a, b| b.cmp(a));
+        applied.get(count.checked_sub(1)?).copied()
+    }
+
+    /// Each standby, how many changes it lacks, and whether it has the whole state.
+    pub(super) fn lags(&self) -> impl Iterator<Item = (Slot, u64, bool)> + '_ {
+        self.feeds.iter().map(|feed| {
+            let lag = self.sequence - feed.applied.min(self.sequence);
+            (feed.to, lag, feed.confirmed)
+        })
+    }
+
+    /// Sends what has changed.
+    pub(super) fn tell(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing) {
+        if engine.changes_waiting() == 0 {
+            return;
+        }
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while let Some(change) = engine.poll_change() {
+            let size = change_bytes(&change);
+            if bytes + size > BATCH_BYTES {
+                self.send(now, out, std::mem::take(&mut batch));
+                bytes = 0;
+            }
+            bytes += size;
+            batch.push(change);
+        }
+        self.send(now, out, batch);
+        self.drop_laggards(now, engine, out);
+    }
+
+    fn send(&mut self, now: Time, out: &mut Outgoing, changes: Vec<Change>) {
+        let frame = Frame::Changes {
+            stream: self.stream,
+            first: self.sequence + 1,
+            changes,
+        };
+        if let Frame::Changes { changes, .. } = &frame {
+            self.sequence += changes.len() as u64;
+        }
+        out.frame_to_all(now, self.feeds.iter().map(|feed| feed.to), &frame);
+    }
+
+    /// Makes the next parts for those that have taken the ones before.
+    pub(super) fn pump(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing) {
+        // A part says how things are now, so what was before has to be told before.
+        self.tell(now, engine, out);
+        for feed in &mut self.feeds {
+            while let Some(cursor) = &mut feed.dump
+                && out.unsent(feed.to) <= DUMP_BELOW
+            {
+                let mut part = Vec::new();
+                let more = engine.dump(cursor, PART_CHANGES, &mut part);
+                send_part(now, out, feed.to, part);
+                if !more {
+                    feed.dump = None;
+                    out.frame(now, feed.to, &Frame::Whole);
+                }
+            }
+        }
+    }
+
+    /// Whether somebody waits for parts of the state.
+    pub(super) fn is_dumping(&self) -> bool {
+        self.feeds.iter().any(|feed| feed.dump.is_some())
+    }
+
+    fn drop_laggards(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing) {
+        let slow: Vec<Slot> = self
+            .feeds
+            .iter()
+            .map(|feed| feed.to)
+            .filter(|to| out.unsent(*to) > FEED_BYTES)
+            .collect();
+        for to in slow {
+            out.drop_unsent(to);
+            self.join(now, engine, out, to);
+        }
+    }
+}
+
+/// A part of the state in frames that are short enough.
+fn send_part(now: Time, out: &mut Outgoing, to: Slot, part: Vec<Change>) {
+    let mut changes = Vec::new();
+    let mut bytes = 0;
+    for change in part {
+        let size = change_bytes(&change);
+        if bytes + size > BATCH_BYTES {
+            let changes = std::mem::take(&mut changes);
+            out.frame(now, to, &Frame::Dump { changes });
+            bytes = 0;
+        }
+        bytes += size;
+        changes.push(change);
+    }
+    if !changes.is_empty() {
+        out.frame(now, to, &Frame::Dump { changes });
+    }
+}

@@ -1,0 +1,590 @@
+//! A node as a member of its cluster: roles, the copying of state both ways, and what two nodes that
+//! were active at once give each other.
+//!
+//! ```text
+//! events, frames ──▶ Member ──▶ the engine is copied, resumed, merged, left
+//!                       │
+//!                       ├─────▶ frames for each peer
+//!                       └─────▶ outputs: terms to write, connections to make, how to treat clients
+//! ```
+//!
+//! Requests do not pass through here. Whoever handles them asks [`Member::stance`] first and calls
+//! [`Member::replicate`] after each batch.
+
+use super::copier::{Copier, Taken};
+use super::feeds::Feeds;
+use super::frame::{Frame, FrameError, change_bytes};
+use super::members::{Members, Slot};
+use super::message::{Beat, Copy, Message, Stage, Stream, Timing};
+use super::outgoing::Outgoing;
+use super::releases::Releases;
+use super::roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};
+use crate::engine::{Change, Engine, ForeignGrant, Time};
+use crate::protocol::{Millis, Token};
+use std::collections::VecDeque;
+
+/// What a member needs to know besides its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemberSettings {
+    /// The times of the roles.
+    pub timing: Timing,
+    /// How long waiting requests keep their places after the active node has changed.
+    pub takeover_grace: Millis,
+}
+
+impl Default for MemberSettings {
+    fn default() -> MemberSettings {
+        MemberSettings {
+            timing: Timing::default(),
+            takeover_grace: Millis(2000),
+        }
+    }
+}
+
+/// What is to be done for a member by those who have sockets and disks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Write the term down and tell [`Member::handle`] how that went.
+    WriteTerm {
+        /// Which.
+        term: u32,
+    },
+    /// Connect to the peer afresh, once, and tell how that went.
+    Connect {
+        /// To whom.
+        to: Slot,
+    },
+    /// Treat clients so from now on.
+    Stance(Stance),
+    /// Exit the process.
+    Exit,
+    /// Tell the operator.
+    Note(Note),
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Member {
+    members: Members,
+    settings: MemberSettings,
+    roles: Roles,
+    feeds: Feeds,
+    copier: Copier,
+    outgoing: Outgoing,
+    releases: Releases,
+    /// The latest grants and their numbers, as long as no standby has confirmed them.
+    unconfirmed: VecDeque<(u64, ForeignGrant)>,
+    outputs: VecDeque<Output>,
+}
+
+/// The state of a peer, for people.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerState {
+    /// Its place.
+    pub slot: Slot,
+    /// What it last said of itself.
+    pub beat: Beat,
+    /// Whether it counts as living.
+    pub lives: bool,
+    /// On the active node: how many changes this standby lacks, if it copies.
+    pub lag: Option<u64>,
+    /// On the active node: whether this standby has the whole state.
+    pub complete: bool,
+}
+
+/// The grants that no standby has confirmed are remembered up to this number.
+const MOST_UNCONFIRMED: usize = 100_000;
+
+/// Asked for and not begun after this time, the whole state is asked for again.
+const ASK_AGAIN: Millis = Millis(1000);
+
+impl Member {
+    /// A node that has just started.
+    #[must_use]
+    pub fn new(
+        now: Now,
+        members: Members,
+        settings: MemberSettings,
+        beginning: Beginning,
+        engine: &mut Engine,
+    ) -> Member {
+        let roles = Roles::new(
+            now,
+            members.own(),
+            members.others(),
+            settings.timing,
+            beginning,
+        );
+        let mut member = Member {
+            outgoing: Outgoing::new(members.others()),
+            members,
+            settings,
+            roles,
+            feeds: Feeds::default(),
+            copier: Copier::default(),
+            releases: Releases::default(),
+            unconfirmed: VecDeque::new(),
+            outputs: VecDeque::new(),
+        };
+        member.carry_out(now, engine);
+        member
+    }
+
+    /// The list of nodes.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// How clients are to be treated.
+    #[must_use]
+    pub fn stance(&self) -> Stance {
+        self.roles.stance()
+    }
+
+    /// What this node is.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        self.roles.stage()
+    }
+
+    /// The active node, as far as this one knows.
+    #[must_use]
+    pub fn active(&self) -> Option<Slot> {
+        self.roles.active()
+    }
+
+    /// The next thing to be done. Take all after every call.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Takes the frames that are to be sent to a peer now. What was not taken is what counts as its
+    /// backlog, so take only what a socket is ready for.
+    pub fn take_frames(&mut self, to: Slot, into: &mut Vec<u8>) {
+        self.outgoing.take(to, into);
+    }
+
+    /// Whether there are frames to be sent to a peer.
+    #[must_use]
+    pub fn has_frames(&self, to: Slot) -> bool {
+        self.outgoing.unsent(to) > 0
+    }
+
+    /// When to come back with [`Event::Tick`] at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let asks = self.copier.asking_since().map(|at| at.after(ASK_AGAIN));
+        self.roles.next_deadline().into_iter().chain(asks).min()
+    }
+
+    /// What is known of the peers.
+    pub fn peers(&self, now: Now) -> impl Iterator<Item = PeerState> + '_ {
+        self.roles.peers(now).map(|(slot, beat, lives)| {
+            let feed = self.feeds.lags().find(|(to, ..)| *to == slot);
+            PeerState {
+                slot,
+                beat,
+                lives,
+                lag: feed.map(|(_, lag, _)| lag),
+                complete: feed.is_some_and(|(_, _, complete)| complete),
+            }
+        })
+    }
+
+    /// Takes in what has happened.
+    pub fn handle(&mut self, now: Now, event: Event, engine: &mut Engine) {
+        match event {
+            Event::Connected { peer } => {
+                self.outgoing.set_open(peer, true);
+                if self.copier.active() == Some(peer) {
+                    self.ask(now, peer);
+                }
+            }
+            Event::Lost { peer } | Event::Refused { peer } => {
+                self.outgoing.set_open(peer, false);
+                self.feeds.lose(engine, peer);
+            }
+            Event::Tick
+            | Event::Heard { .. }
+            | Event::TermWritten { .. }
+            | Event::TermFailed { .. }
+            | Event::Copied(_)
+            | Event::Frozen { .. }
+            | Event::TermSeen { .. }
+            | Event::Stop
+            | Event::Drained
+            | Event::Woke => {}
+        }
+        self.roles.handle(now, event);
+        self.carry_out(now, engine);
+        self.ask_again(now);
+    }
+
+    /// Takes in the body of a frame from a peer. Follow a batch of frames with [`Member::replicate`].
+    ///
+    /// # Errors
+    /// It is no frame. The connection cannot be used any more.
+    pub fn handle_frame(
+        &mut self,
+        now: Now,
+        from: Slot,
+        body: &[u8],
+        engine: &mut Engine,
+    ) -> Result<(), FrameError> {
+        let frame = Frame::decode(body, now.time)?;
+        let follows = self.copier.active() == Some(from);
+        match frame {
+            Frame::Roles(message) => {
+                let event = Event::Heard { from, message };
+                self.roles.handle(now, event);
+            }
+            Frame::Join => {
+                if self.serves() {
+                    self.feeds.join(now.time, engine, &mut self.outgoing, from);
+                }
+            }
+            Frame::Begin { stream, sequence } if follows => {
+                self.copier.begin(engine, stream, sequence);
+                self.copied(now, engine);
+            }
+            Frame::Dump { changes } if follows => {
+                let taken = self.copier.part(now.time, engine, &changes);
+                self.taken(now, from, taken);
+            }
+            Frame::Whole if follows => {
+                self.copier.whole();
+                self.copied(now, engine);
+            }
+            Frame::Changes {
+                stream,
+                first,
+                changes,
+            } if !self.serves() => {
+                let numbered = (stream, first);
+                let taken = self
+                    .copier
+                    .changes(now.time, engine, numbered, &changes, body);
+                self.taken(now, from, taken);
+                self.copied(now, engine);
+            }
+            Frame::Applied { stream, sequence } => {
+                self.feeds.applied(from, stream, sequence);
+                if let Some(confirmed) = self.feeds.confirmed_by(1) {
+                    let is_confirmed = |(number, _): &(u64, ForeignGrant)| *number <= confirmed;
+                    while self.unconfirmed.front().is_some_and(is_confirmed) {
+                        self.unconfirmed.pop_front();
+                    }
+                }
+            }
+            Frame::Given { grants } if self.serves() => {
+                for grant in &grants {
+                    if let Some(foreign) = foreign(grant) {
+                        engine.merge(now.time, &foreign);
+                    }
+                }
+                self.end_known_releases(now, engine);
+            }
+            Frame::Ended { tokens } if self.serves() => {
+                let ended = tokens.into_iter().collect();
+                for unknown in engine.end_tokens(now.time, &ended) {
+                    self.releases.remember(now.time, unknown);
+                }
+            }
+            // What came for another role than this node has by now.
+            Frame::Begin { .. }
+            | Frame::Dump { .. }
+            | Frame::Whole
+            | Frame::Changes { .. }
+            | Frame::Given { .. }
+            | Frame::Ended { .. } => {}
+        }
+        self.carry_out(now, engine);
+        Ok(())
+    }
+
+    /// Tells the standbys what has changed, and the active node what was applied. Call it after every
+    /// batch of requests, deadlines or frames; where there is nothing to tell it costs nothing.
+    pub fn replicate(&mut self, now: Now, engine: &mut Engine) {
+        if self.serves() {
+            if engine.changes_waiting() > 0 {
+                self.note_changes(now, engine);
+            }
+            if self.feeds.is_dumping() {
+                self.feeds.pump(now.time, engine, &mut self.outgoing);
+            }
+        } else if let Some((to, frame)) = self.copier.confirmation() {
+            self.outgoing.frame(now.time, to, &frame);
+        }
+    }
+
+    /// A client has released a token that does not hold its key. If this node has never known it, the
+    /// grant may still come from another one.
+    pub fn stale_release(&mut self, now: Time, token: Token) {
+        let own = self.feeds.stream();
+        if term_of(token) < own.term || slot_of(token) != self.members.own() {
+            self.releases.remember(now, token);
+        }
+    }
+
+    /// The number of the last change that at least `count` standbys have confirmed; `None` where
+    /// fewer than that copy.
+    #[must_use]
+    pub fn confirmed_by(&self, count: usize) -> Option<u64> {
+        self.feeds.confirmed_by(count)
+    }
+
+    /// The number that the last change made so far has or will have.
+    #[must_use]
+    pub fn sequence(&self, engine: &Engine) -> u64 {
+        self.feeds.sequence() + engine.changes_waiting() as u64
+    }
+
+    fn serves(&self) -> bool {
+        matches!(self.roles.stage(), Stage::Active | Stage::HandingOver)
+    }
+
+    /// Does what the roles ask for.
+    fn carry_out(&mut self, now: Now, engine: &mut Engine) {
+        while let Some(effect) = self.roles.poll_effect() {
+            match effect {
+                Effect::Send { to, message } => self.send(now, to, message),
+                Effect::Connect { to } => self.outputs.push_back(Output::Connect { to }),
+                Effect::WriteTerm { term } => self.outputs.push_back(Output::WriteTerm { term }),
+                Effect::Supply { to, round, copy } => self.supply(now, to, round, &copy),
+                Effect::Lead { term, origin } => self.lead(now, engine, term, origin),
+                Effect::Raise { term } => self.open_term(engine, term),
+                Effect::Follow { active } => {
+                    self.feeds = Feeds::default();
+                    engine.record_changes(false);
+                    self.copier.follow(active);
+                    self.ask(now, active);
+                }
+                Effect::Yield {
+                    to,
+                    unconfirmed_only,
+                } => self.give(now, engine, to, unconfirmed_only),
+                Effect::Retire => self.retire(engine),
+                Effect::Freeze => {
+                    self.note_changes(now, engine);
+                    let sequence = self.feeds.sequence();
+                    self.roles.handle(now, Event::Frozen { sequence });
+                }
+                Effect::Stance(stance) => self.outputs.push_back(Output::Stance(stance)),
+                Effect::Exit => self.outputs.push_back(Output::Exit),
+                Effect::Note(note) => self.outputs.push_back(Output::Note(note)),
+            }
+        }
+    }
+
+    fn send(&mut self, now: Now, to: Slot, message: Message) {
+        let routine = matches!(message, Message::Beat(_));
+        if !routine || !self.outgoing.is_stuck(to) {
+            self.outgoing.frame(now.time, to, &Frame::Roles(message));
+        }
+    }
+
+    fn lead(&mut self, now: Now, engine: &mut Engine, term: u32, origin: Origin) {
+        self.copier.end();
+        self.open_term(engine, term);
+        self.feeds.begin(
+            engine,
+            Stream {
+                term,
+                slot: self.members.own().0,
+            },
+        );
+        self.unconfirmed.clear();
+        self.releases.begin();
+        let exact = origin == Origin::Handoff;
+        engine.resume(now.time, self.settings.takeover_grace, exact);
+        self.end_known_releases(now, engine);
+    }
+
+    fn open_term(&mut self, engine: &mut Engine, term: u32) {
+        // The roles know of every term that a copied token can have, so this does not fail; if it did,
+        // grants would be refused, which harms nobody.
+        if engine.open_term(term, self.members.own().0, 0).is_err() {
+            self.outputs.push_back(Output::Note(Note::TermsUsedUp));
+        }
+    }
+
+    /// Gives the node that stays active what it does not have, and forgets the rest.
+    fn give(&mut self, now: Now, engine: &mut Engine, to: Slot, unconfirmed_only: bool) {
+        self.note_changes(now, engine);
+        let grants: Vec<Change> = if unconfirmed_only {
+            let granted = |(_, foreign): &(u64, ForeignGrant)| held_still(engine, foreign);
+            self.unconfirmed.iter().filter_map(granted).collect()
+        } else {
+            engine.grants().collect()
+        };
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        for grant in grants {
+            bytes += change_bytes(&grant);
+            batch.push(grant);
+            if bytes > super::frame::BATCH_BYTES / 2 {
+                bytes = 0;
+                let grants = std::mem::take(&mut batch);
+                self.outgoing.frame(now.time, to, &Frame::Given { grants });
+            }
+        }
+        if !batch.is_empty() {
+            let frame = Frame::Given { grants: batch };
+            self.outgoing.frame(now.time, to, &frame);
+        }
+        if !unconfirmed_only {
+            for tokens in self.releases.since_active().chunks(50_000) {
+                let tokens = tokens.to_vec();
+                self.outgoing.frame(now.time, to, &Frame::Ended { tokens });
+            }
+        }
+        self.retire(engine);
+    }
+
+    /// This node is the active one no longer.
+    fn retire(&mut self, engine: &mut Engine) {
+        self.feeds = Feeds::default();
+        engine.record_changes(false);
+        self.unconfirmed.clear();
+        engine.resign();
+    }
+
+    fn supply(&mut self, now: Now, to: Slot, round: u64, copy: &Copy) {
+        for body in self.copier.frames_after(copy.sequence) {
+            self.outgoing.body(to, body);
+        }
+        self.send(now, to, Message::Fetched { round });
+    }
+
+    /// Asks the active node for the whole state.
+    fn ask(&mut self, now: Now, active: Slot) {
+        self.copier.asked(now.time);
+        self.outgoing.frame(now.time, active, &Frame::Join);
+    }
+
+    fn ask_again(&mut self, now: Now) {
+        if let (Some(active), Some(asked)) = (self.copier.active(), self.copier.asking_since())
+            && now.time >= asked.after(ASK_AGAIN)
+        {
+            self.ask(now, active);
+        }
+    }
+
+    fn taken(&mut self, now: Now, from: Slot, taken: Taken) {
+        match taken {
+            Taken::Fine => {}
+            Taken::Gap => {
+                self.copier.broken();
+                self.roles.handle(now, Event::Copied(self.copier.copy()));
+                if self.copier.active() == Some(from) {
+                    self.ask(now, from);
+                }
+            }
+        }
+    }
+
+    fn copied(&mut self, now: Now, engine: &Engine) {
+        if let Some(token) = engine.highest_token() {
+            let term = term_of(token);
+            self.roles.handle(now, Event::TermSeen { term });
+        }
+        self.roles.handle(now, Event::Copied(self.copier.copy()));
+    }
+
+    /// Hands the changes to the feeds and remembers of them what another active node would have to
+    /// be told.
+    fn note_changes(&mut self, now: Now, engine: &mut Engine) {
+        let own = self.feeds.stream();
+        let first = self.feeds.sequence() + 1;
+        for (number, change) in (first..).zip(engine.changes()) {
+            match change {
+                Change::Granted { .. } => {
+                    if self.unconfirmed.len() == MOST_UNCONFIRMED {
+                        self.unconfirmed.pop_front();
+                    }
+                    self.unconfirmed
+                        .extend(foreign(change).map(|grant| (number, grant)));
+                }
+                // Only grants from before can be known to another active node.
+                Change::Released { token, .. } if term_of(*token) < own.term => {
+                    self.releases.note(*token);
+                }
+                Change::Released { .. }
+                | Change::Expired { .. }
+                | Change::Kept { .. }
+                | Change::Enqueued { .. }
+                | Change::Left { .. }
+                | Change::Resent { .. }
+                | Change::AttemptRemembered { .. }
+                | Change::TermOpened { .. } => {}
+            }
+        }
+        self.feeds.tell(now.time, engine, &mut self.outgoing);
+        let copy = Copy {
+            stream: own,
+            sequence: self.feeds.sequence(),
+            oldest: 0,
+            complete: true,
+        };
+        self.roles.handle(now, Event::Copied(copy));
+        self.carry_out_quietly(now, engine);
+    }
+
+    /// The own position has moved; nothing can come of that but a beat.
+    fn carry_out_quietly(&mut self, now: Now, engine: &mut Engine) {
+        if self.serves() {
+            self.carry_out(now, engine);
+        }
+    }
+
+    /// Grants that came from elsewhere may have been released here before.
+    fn end_known_releases(&mut self, now: Now, engine: &mut Engine) {
+        let known = self.releases.remembered(now.time);
+        if !known.is_empty() {
+            engine.end_tokens(now.time, &known);
+        }
+    }
+}
+
+fn term_of(token: Token) -> u32 {
+    (token.get() >> 32) as u32
+}
+
+fn slot_of(token: Token) -> Slot {
+    Slot((token.get() >> 28) as u8 & 15)
+}
+
+fn foreign(change: &Change) -> Option<ForeignGrant> {
+    match change {
+        Change::Granted {
+            key,
+            token,
+            owner,
+            tag,
+            lease,
+            ends,
+            ..
+        } => Some(ForeignGrant {
+            key: key.clone(),
+            token: *token,
+            owner: owner.clone(),
+            tag: *tag,
+            lease: *lease,
+            ends: *ends,
+        }),
+        Change::Released { .. }
+        | Change::Expired { .. }
+        | Change::Kept { .. }
+        | Change::Enqueued { .. }
+        | Change::Left { .. }
+        | Change::Resent { .. }
+        | Change::AttemptRemembered { .. }
+        | Change::TermOpened { .. } => None,
+    }
+}
+
+/// The grant as it is by now, if it has not ended.
+fn held_still(engine: &Engine, foreign: &ForeignGrant) -> Option<Change> {
+    engine.grant(foreign.key.as_ref(), foreign.token)
+}

@@ -1,0 +1,162 @@
+//! When two nodes were active at once: the grants of the one that gives up join those of the other.
+
+use super::lock::{Claim, Stage};
+use super::output::{Change, ClaimId, Effect, Grant};
+use super::time::Time;
+use super::{ConnectionId, Engine, Owner, SharedOwner};
+use crate::protocol::{Key, KeyRef, Millis, Tag, Token};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A grant of another node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ForeignGrant {
+    /// What is held.
+    pub key: Key,
+    /// With which token.
+    pub token: Token,
+    /// By whom.
+    pub owner: Arc<Owner>,
+    /// The tag of its request.
+    pub tag: Option<Tag>,
+    /// How long the lease is.
+    pub lease: Millis,
+    /// When it ends.
+    pub ends: Time,
+}
+
+impl Engine {
+    /// Takes in a grant that another node has made. A key that is held on both sides has two holders
+    /// then, and no new one until both are gone. Two grants of one request are one: the higher token
+    /// stays.
+    pub fn merge(&mut self, now: Time, foreign: &ForeignGrant) {
+        self.tokens.saw(foreign.token);
+        self.merged = true;
+        let lock = self.lock_for(&foreign.key);
+        let same_request = |engine: &Engine, claim: u32| {
+            foreign.owner.client.is_some()
+                && foreign.tag.is_some()
+                && engine.client_of(claim) == foreign.owner.client
+                && engine.claims[claim].number() == foreign.tag.map(|tag| tag.number)
+        };
+        let known = self.holders(lock).find(|claim| {
+            self.claims[*claim].token() == Some(foreign.token) || same_request(self, *claim)
+        });
+        if let Some(claim) = known {
+            if self.claims[claim].token() >= Some(foreign.token) {
+                if self.claims[claim].deadline < foreign.ends {
+                    self.lengthen(claim, foreign.ends);
+                }
+                return;
+            }
+            self.add_foreign(lock, foreign);
+            self.expire_grant(now, claim);
+            return;
+        }
+        let waiter = self.queued(lock).find(|claim| same_request(self, *claim));
+        self.add_foreign(lock, foreign);
+        if let Some(claim) = waiter {
+            // Its client asks here for what it has been granted there.
+            if let Stage::Attached { connection, .. } = self.claims[claim].stage {
+                let holder = self.locks[lock].holders;
+                self.effects.push_back(Effect::Granted {
+                    connection: ConnectionId {
+                        index: connection,
+                        generation: self.connections[connection].generation,
+                    },
+                    key: foreign.key.clone(),
+                    grant: Grant {
+                        claim: ClaimId(holder),
+                        token: foreign.token,
+                    },
+                    tag: self.claims[claim].tag(),
+                });
+            }
+            self.leave(now, claim);
+        }
+    }
+
+    /// Ends the grants with these tokens, which were given back elsewhere. Returns those that are not
+    /// known here.
+    pub fn end_tokens(&mut self, now: Time, tokens: &BTreeSet<Token>) -> Vec<Token> {
+        let mut found: Vec<(Token, u32)> = Vec::new();
+        for (claim, held) in self.claims.iter() {
+            if let Some(token) = held.token().filter(|token| tokens.contains(token)) {
+                found.push((token, claim));
+            }
+        }
+        for (_, claim) in &found {
+            self.give_back(now, *claim);
+        }
+        let known: BTreeSet<Token> = found.into_iter().map(|(token, _)| token).collect();
+        tokens.difference(&known).copied().collect()
+    }
+
+    /// A grant as it is now, if it has not ended.
+    #[must_use]
+    pub fn grant(&self, key: KeyRef<'_>, token: Token) -> Option<Change> {
+        let claim = self.find_grant(key, token)?;
+        Some(self.granted(claim, token))
+    }
+
+    /// Every grant.
+    pub fn grants(&self) -> impl Iterator<Item = Change> {
+        self.claims.iter().filter_map(|(claim, held)| {
+            let token = held.token()?;
+            Some(self.granted(claim, token))
+        })
+    }
+
+    /// Tells every request that waits on a connection to ask elsewhere, and forgets the whole state.
+    pub fn resign(&mut self) {
+        let mut moved = Vec::new();
+        for (_, waiter) in self.claims.iter() {
+            if let Stage::Attached { connection, .. } = waiter.stage {
+                moved.push(Effect::Moved {
+                    connection: ConnectionId {
+                        index: connection,
+                        generation: self.connections[connection].generation,
+                    },
+                    key: self.locks[waiter.lock].key.clone(),
+                    tag: waiter.tag(),
+                });
+            }
+        }
+        self.clear();
+        self.effects.extend(moved);
+    }
+
+    fn lock_for(&mut self, key: &Key) -> u32 {
+        let hash = self.hashes.key(key.spelling());
+        self.find_lock(hash, key.as_ref())
+            .unwrap_or_else(|| self.add_lock(key.clone(), hash))
+    }
+
+    fn add_foreign(&mut self, lock: u32, foreign: &ForeignGrant) {
+        let owner = self.owners.insert(SharedOwner {
+            owner: Arc::clone(&foreign.owner),
+            uses: 1,
+        });
+        let stage = Stage::Held {
+            token: foreign.token,
+            take_back: Time::NEVER,
+            owner,
+        };
+        let claim = Claim::new(lock, foreign.tag, foreign.lease, foreign.ends, stage);
+        let claim = self.claims.insert(claim);
+        self.link_holder(claim);
+        self.wheel.insert(&mut self.claims, claim);
+        self.record(|engine| engine.granted(claim, foreign.token));
+    }
+
+    fn lengthen(&mut self, claim: u32, ends: Time) {
+        self.wheel.remove(&mut self.claims, claim);
+        self.claims[claim].deadline = ends;
+        self.wheel.insert(&mut self.claims, claim);
+        self.record(|engine| Change::Kept {
+            claim: ClaimId(claim),
+            lease: engine.claims[claim].lease(),
+            ends,
+        });
+    }
+}
