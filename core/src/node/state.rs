@@ -45,6 +45,8 @@ pub(crate) struct Node {
     pub(crate) role: Role,
     /// What the node calls itself, unless that depends on how a client has reached it.
     pub(crate) address: Option<String>,
+    /// The active node, where that is another one.
+    pub(crate) active: Option<String>,
     pub(crate) terms: Terms,
     pub(crate) counters: Counters,
     pub(crate) timer: TimerHandle,
@@ -93,6 +95,7 @@ impl Node {
             settings,
             role: Role::Starting,
             address,
+            active: None,
             terms,
             counters: Counters::default(),
             timer: TimerHandle::default(),
@@ -177,6 +180,22 @@ impl Node {
                     let (key, code) = (key.as_ref().spelling(), refusal.code());
                     let reply = Reply::refused(Operation::Acquire, key, code, *tag, refusal.text());
                     self.tell(*connection, &reply);
+                }
+                Effect::Moved {
+                    connection,
+                    key,
+                    tag,
+                } => {
+                    // Only a node with peers is ever told to send its clients elsewhere.
+                    if let Some(address) = self.active.clone() {
+                        let reply = Reply::Moved {
+                            operation: Operation::Acquire,
+                            key: key.as_ref().spelling(),
+                            address: &address,
+                            tag: *tag,
+                        };
+                        self.tell(*connection, &reply);
+                    }
                 }
                 Effect::TermHalfUsed { .. } => {
                     self.term_half_used = true;
