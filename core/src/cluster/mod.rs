@@ -8,6 +8,8 @@ mod copier;
 mod feeds;
 mod frame;
 mod member;
+#[cfg(test)]
+mod member_tests;
 mod members;
 mod message;
 mod outgoing;
@@ -17,8 +19,6 @@ mod releases;
 mod roles;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod member_tests;
 
 pub use feeds::FEED_BYTES;
 pub use frame::{FRAME_BYTES, FrameError, Unit, VERSION, split_frame};

@@ -67,6 +67,10 @@ impl Peer {
         self.contact = Contact::Open;
     }
 
+    pub(super) fn is_refused(&self) -> bool {
+        self.contact == Contact::Refused
+    }
+
     /// Whether it counts as living: it has spoken lately, and no fresh connection was refused since.
     pub(super) fn lives(&self, now: Time, timeout: Millis) -> bool {
         self.contact != Contact::Refused && self.heard.is_some() && now < self.since.after(timeout)

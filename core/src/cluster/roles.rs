@@ -509,6 +509,10 @@ impl Roles {
         let Some(place) = self.place(from) else {
             return;
         };
+        if self.peers[place].1.is_refused() {
+            // It was not there when this node last tried, and is there now.
+            self.connect_at[place] = Some(now.time);
+        }
         self.peers[place].1.hear(now.time);
         match message {
             Message::Beat(beat) => self.hear_beat(now, place, beat),

@@ -101,7 +101,8 @@ impl Engine {
     pub fn clear(&mut self) {
         let claims: Vec<u32> = self.claims.iter().map(|(claim, _)| claim).collect();
         for claim in claims {
-            self.untie(claim);
+            let stage = self.claims[claim].stage;
+            self.untie(stage);
         }
         self.locks = Slab::new();
         self.queues = Slab::new();

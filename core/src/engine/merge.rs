@@ -33,11 +33,9 @@ impl Engine {
         self.tokens.saw(foreign.token);
         self.merged = true;
         let lock = self.lock_for(&foreign.key);
+        let request = foreign.owner.client.zip(foreign.tag.map(|tag| tag.number));
         let same_request = |engine: &Engine, claim: u32| {
-            foreign.owner.client.is_some()
-                && foreign.tag.is_some()
-                && engine.client_of(claim) == foreign.owner.client
-                && engine.claims[claim].number() == foreign.tag.map(|tag| tag.number)
+            request.is_some() && engine.recognise(&engine.claims[claim]) == request
         };
         let known = self.holders(lock).find(|claim| {
             self.claims[*claim].token() == Some(foreign.token) || same_request(self, *claim)
