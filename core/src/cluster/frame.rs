@@ -18,11 +18,11 @@ pub const VERSION: u32 = 1;
 pub const FRAME_BYTES: usize = 1 << 20;
 
 /// How many bytes of changes are put into one frame at most, so that every frame is short enough.
-pub const BATCH_BYTES: usize = FRAME_BYTES - 8192;
+pub(super) const BATCH_BYTES: usize = FRAME_BYTES - 8192;
 
 /// What a frame says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Frame {
+pub(super) enum Frame {
     /// About roles.
     Roles(Message),
     /// Standby to active: send the whole state, and then every change.
@@ -123,7 +123,7 @@ pub fn split_frame(buffer: &[u8]) -> Result<Unit<'_>, FrameError> {
 
 impl Frame {
     /// Appends the frame with its length. `now` is the moment it leaves.
-    pub fn encode(&self, now: Time, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, now: Time, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(&[0; 4]);
         let mut to = Writer { out, now };
@@ -175,7 +175,7 @@ impl Frame {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn decode(body: &[u8], now: Time) -> Result<Frame, FrameError> {
+    pub(super) fn decode(body: &[u8], now: Time) -> Result<Frame, FrameError> {
         let mut from = Reader { rest: body, now };
         let frame = match from.u8()? {
             kind @ 0..=9 => Frame::Roles(from.message(kind)?),
@@ -215,7 +215,7 @@ impl Frame {
 
 /// How many bytes a change takes in a frame, at most.
 #[must_use]
-pub fn change_bytes(change: &Change) -> usize {
+pub(super) fn change_bytes(change: &Change) -> usize {
     const REST: usize = 96;
     match change {
         Change::Granted { key, owner, .. } | Change::Enqueued { key, owner, .. } => {
@@ -710,5 +710,209 @@ impl<'a> Reader<'a> {
             8 => Change::TermOpened { term: self.u32()? },
             _ => return Err(FrameError::Field("change")),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time(5_000_000_000);
+
+    fn owner() -> Arc<Owner> {
+        let name = NameRef::parse(b"worker%201").expect("a name");
+        Arc::new(Owner::new(Some(ClientId([7; 16])), name, "10.0.0.1:4711"))
+    }
+
+    fn every_change() -> Vec<Change> {
+        let claim = ClaimId::from_number(12).expect("a claim");
+        let key = Key::encode(b"order 42").expect("a key");
+        let token = Token::new(77).expect("a token");
+        let tag = Some(Tag {
+            number: 3,
+            attempt: 2,
+        });
+        let (lease, ends) = (Millis(30_000), NOW.after(Millis(29_000)));
+        vec![
+            Change::Granted {
+                claim,
+                key: key.clone(),
+                token,
+                owner: owner(),
+                tag,
+                lease,
+                ends,
+            },
+            Change::Released { claim, token },
+            Change::Expired { claim, token },
+            Change::Kept { claim, lease, ends },
+            Change::Enqueued {
+                claim,
+                key,
+                owner: Arc::new(Owner::new(None, NameRef::NONE, "a:1")),
+                tag: None,
+                lease,
+                since: Time(NOW.0 - 9),
+                ends: Time::NEVER,
+            },
+            Change::Left { claim },
+            Change::Resent {
+                claim,
+                owner: owner(),
+                attempt: 4,
+                lease,
+                ends,
+            },
+            Change::AttemptRemembered {
+                client: ClientId([9; 16]),
+                number: 1,
+                attempt: 2,
+                at: Time(NOW.0 - 100),
+            },
+            Change::TermOpened { term: 5 },
+        ]
+    }
+
+    fn every_frame() -> Vec<Frame> {
+        let stream = Stream { term: 9, slot: 2 };
+        let copy = Copy {
+            stream,
+            sequence: 100,
+            oldest: 50,
+            complete: true,
+        };
+        let mut frames: Vec<Frame> = STAGES
+            .into_iter()
+            .zip([None, Some((Slot(3), 8))].into_iter().cycle())
+            .map(|(stage, active)| {
+                Frame::Roles(Message::Beat(Beat {
+                    incarnation: 1,
+                    stage,
+                    term: 9,
+                    active,
+                    copy,
+                    can_lead: stage != Stage::Leaving,
+                }))
+            })
+            .collect();
+        let steps = [
+            Handoff::Offer,
+            Handoff::Ready,
+            Handoff::Withdraw,
+            Handoff::Final { sequence: 6 },
+            Handoff::Taken,
+        ];
+        frames.extend(steps.map(|step| Frame::Roles(Message::Handoff { round: 4, step })));
+        frames.extend([
+            Frame::Roles(Message::Fetch { round: 4, copy }),
+            Frame::Roles(Message::Fetched { round: 4 }),
+            Frame::Join,
+            Frame::Begin {
+                stream,
+                sequence: 7,
+            },
+            Frame::Dump {
+                changes: every_change(),
+            },
+            Frame::Whole,
+            Frame::Changes {
+                stream,
+                first: 8,
+                changes: every_change(),
+            },
+            Frame::Applied {
+                stream,
+                sequence: 9,
+            },
+            Frame::Given {
+                grants: every_change(),
+            },
+            Frame::Ended {
+                tokens: vec![Token::new(1).expect("a token")],
+            },
+        ]);
+        frames
+    }
+
+    #[test]
+    fn every_frame_comes_back_as_it_was() {
+        for frame in every_frame() {
+            let mut bytes = Vec::new();
+            frame.encode(NOW, &mut bytes);
+            let unit = split_frame(&bytes).expect("short enough");
+            let Unit::Whole { body, used } = unit else {
+                panic!("{frame:?} is whole");
+            };
+            assert_eq!(used, bytes.len());
+            assert_eq!(Frame::decode(body, NOW), Ok(frame));
+        }
+    }
+
+    #[test]
+    fn moments_travel_as_what_is_left_and_what_has_passed() {
+        let frame = Frame::Dump {
+            changes: every_change(),
+        };
+        let mut bytes = Vec::new();
+        frame.encode(NOW, &mut bytes);
+        let there = Time(77);
+        let Ok(Frame::Dump { changes }) = Frame::decode(&bytes[4..], there) else {
+            panic!("it is whole");
+        };
+        let Change::Granted { ends, .. } = &changes[0] else {
+            panic!("the first is a grant");
+        };
+        assert_eq!(*ends, there.after(Millis(29_000)));
+        let Change::Enqueued { since, ends, .. } = &changes[4] else {
+            panic!("the fifth waits");
+        };
+        assert_eq!((*since, *ends), (Time(68), Time::NEVER));
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_longer_or_turned_is_an_error_or_another_frame() {
+        for frame in every_frame() {
+            let mut bytes = Vec::new();
+            frame.encode(NOW, &mut bytes);
+            let body = &bytes[4..];
+            for end in 0..body.len() {
+                assert!(Frame::decode(&body[..end], NOW).is_err(), "{frame:?}");
+            }
+            let longer = [body, b"x"].concat();
+            assert_eq!(Frame::decode(&longer, NOW), Err(FrameError::LeftOver));
+            for place in 0..body.len() {
+                for value in [0, 1, 0x7F, 0xFF] {
+                    let mut turned = body.to_vec();
+                    turned[place] = value;
+                    // Whatever it is now, nobody panics, and nothing is allocated for what is not there.
+                    let _ = Frame::decode(&turned, NOW);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_no_frame_has_is_refused_before_anything_is_kept() {
+        let length = (FRAME_BYTES as u32 + 1).to_le_bytes();
+        let refused = Err(FrameError::TooLong(FRAME_BYTES as u32 + 1));
+        assert_eq!(split_frame(&length), refused);
+        assert_eq!(split_frame(&length[..3]), Ok(Unit::Partial));
+    }
+
+    #[test]
+    fn a_change_is_never_longer_than_it_is_counted() {
+        for change in every_change() {
+            let mut bytes = Vec::new();
+            let counted = change_bytes(&change);
+            Frame::Dump {
+                changes: vec![change],
+            }
+            .encode(NOW, &mut bytes);
+            assert!(
+                bytes.len() - 9 <= counted,
+                "{} > {counted}",
+                bytes.len() - 9
+            );
+        }
     }
 }

@@ -1,6 +1,13 @@
 //! Several nodes as one: who is active, and what the others copy.
 //!
-//! Pure, as the engine is: time, messages and what the disk said come in, effects go out.
+//! ```text
+//! beats, refusals, silence ──▶ Roles    who is active; when to copy, hand over, give up
+//! frames ──▶ Member ◀──▶ Engine         the state is copied, resumed, merged
+//! requests ──▶ Parking                  while nobody is known to be active
+//! ```
+//!
+//! Pure, as the engine is: time, messages and what the disk said come in, effects go out. The node does
+//! not use it yet: this version serves alone.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ fn recording() -> Rig {
 }
 
 /// A rig with something of everything.
-fn busy() -> Rig {
+pub(super) fn busy() -> Rig {
     let mut rig = recording();
     let (one, two, three) = (rig.client("one"), rig.client("two"), rig.stranger());
     for key in ["a", "b", "c"] {
@@ -78,7 +78,7 @@ fn a_copy_that_takes_over_renews_leases_and_keeps_queues_for_those_who_come_back
     }
     rig.pass(29 * SECOND);
     rig.engine = copy;
-    rig.engine.resume(rig.now, Millis(2 * SECOND));
+    rig.engine.resume(rig.now, Millis(2 * SECOND), false);
     rig.engine.check_invariants();
     let key = named("a");
     let Inspection::Held(row) = rig.engine.inspect(rig.now, key.as_ref()) else {

@@ -6,6 +6,7 @@ mod connections;
 mod copies;
 mod limits;
 mod locks;
+mod merges;
 mod tokens;
 mod views;
 
@@ -128,6 +129,7 @@ impl Rig {
                 } => Told::Granted(connection, grant.token),
                 Effect::TimedOut { connection, .. } => Told::TimedOut(connection),
                 Effect::Refused { connection, .. } => Told::Refused(connection),
+                Effect::Moved { connection, .. } => Told::Moved(connection),
                 Effect::TermHalfUsed { term } => Told::TermHalfUsed(term),
                 Effect::TermOpened { term } => Told::TermOpened(term),
             });
@@ -162,6 +164,7 @@ enum Told {
     Granted(ConnectionId, Token),
     TimedOut(ConnectionId),
     Refused(ConnectionId),
+    Moved(ConnectionId),
     TermHalfUsed(u32),
     TermOpened(u32),
 }
