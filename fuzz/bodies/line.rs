@@ -4,7 +4,7 @@
 use fairlock::protocol::{Key, Reply, Request, Split, limits, split};
 
 /// Reads `data` as a client's and as a server's side of a connection would.
-pub fn check(data: &[u8]) {
+pub(crate) fn check(data: &[u8]) {
     let mut rest = data;
     loop {
         match split(rest) {
