@@ -25,6 +25,10 @@ const WASTED: i32 = 4;
 const MOST_CREDIT: i32 = 32;
 /// A turn of the loop that took this long, in microseconds, was interrupted: somebody wants the core.
 const INTERRUPTED: u64 = 300;
+/// Turns in a row that all found something: the thread would not have slept, and looking only costs.
+const BUSY: u32 = 16;
+/// So many requests are let pass before it looks again.
+const SKIP: u32 = 256;
 /// How long to rest after a try that failed, in microseconds: at first, and at most.
 const SHORT_REST: u64 = 10_000;
 const LONG_REST: u64 = 2_000_000;
@@ -45,6 +49,8 @@ pub(crate) struct Spinner {
     thick: u32,
     /// A look has found nothing, but those before it have paid: the next request begins another.
     again: bool,
+    /// Requests to let pass before the next look.
+    skip: u32,
     looking: bool,
     waker: Option<Waker>,
 }
@@ -67,6 +73,7 @@ impl Spinner {
             last: Time(0),
             thick: 0,
             again: false,
+            skip: 0,
             looking: false,
             waker: None,
         })
@@ -75,6 +82,10 @@ impl Spinner {
     /// Something was read.
     pub(crate) fn note(&mut self, now: Time) {
         if self.looking {
+            return;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
             return;
         }
         let thick = now.0.saturating_sub(self.last.0) < THICK;
@@ -100,6 +111,13 @@ impl Spinner {
         if self.paid == PROVEN {
             self.rest = SHORT_REST;
         }
+    }
+
+    /// Something has come in every turn.
+    fn busy(&mut self) {
+        self.looking = false;
+        self.again = true;
+        self.skip = SKIP;
     }
 
     /// A look found nothing.
@@ -160,6 +178,7 @@ async fn look(node: &Shared) {
     let mut reads = node.lock().counters.reads;
     let mut since = now();
     let mut turn = since;
+    let mut busy = 0;
     loop {
         // The runtime asks the sockets, without sleeping, before this task has its next turn.
         tokio::task::yield_now().await;
@@ -173,12 +192,21 @@ async fn look(node: &Shared) {
         let interrupted = spinner.adaptive && !came && now.0 - turn.0 > INTERRUPTED;
         turn = now;
         if came {
-            spinner.paid();
             since = now;
+            // What comes turn after turn would have been found without looking.
+            if busy == 0 {
+                spinner.paid();
+            }
+            busy += 1;
+            if busy == BUSY {
+                spinner.busy();
+            }
         } else if interrupted {
             spinner.give_up(now);
         } else if now.0 - since.0 > spinner.look {
             spinner.wasted(now);
+        } else {
+            busy = 0;
         }
         if !spinner.looking {
             return;
