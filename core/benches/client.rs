@@ -1,5 +1,6 @@
-//! How fast the client is against a bare socket, in pairs of acquire and release a second. The server
-//! runs in a process of its own, so that only the network is shared:
+//! How fast the client is against a bare socket, in pairs of acquire and release a second, and what a pair
+//! costs it in processor time, which is the same on a busy machine. The server runs in a process of its
+//! own, so that only the network is shared:
 //! `cargo bench -p fairlock --features server --bench client [-- SECONDS]`.
 
 use fairlock::{Client, Server};
@@ -32,19 +33,20 @@ fn main() {
 
     for round in 1..=3 {
         println!("round {round}");
-        let bare = bare(address, time);
-        report("bare socket, one at a time", bare, bare);
-        report("blocking, one at a time", blocking(address, time), bare);
-        report("future, one at a time", futures(address, 1, time), bare);
-        report("callback, one at a time", callbacks(address, 1, time), bare);
+        let one = measure("bare socket, one at a time", None, || bare(address, time));
+        let one = Some(one);
+        measure("blocking, one at a time", one, || blocking(address, time));
+        measure("future, one at a time", one, || futures(address, 1, time));
+        measure("callback, one at a time", one, || {
+            callbacks(address, 1, time)
+        });
         for depth in [64, 256] {
             let name = format!("futures, {depth} under way");
-            report(&name, futures(address, depth, time), bare);
+            measure(&name, one, || futures(address, depth, time));
             let name = format!("callbacks, {depth} under way");
-            report(&name, callbacks(address, depth, time), bare);
+            measure(&name, one, || callbacks(address, depth, time));
         }
-        let name = "threads, 16 blocking";
-        report(name, threads(address, 16, time), bare);
+        measure("threads, 16 blocking", one, || threads(address, 16, time));
     }
     drop(server.stdin.take());
     server.wait().expect("it ends with its input");
@@ -60,12 +62,25 @@ fn serve() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-fn report(name: &str, pairs: f64, bare: f64) {
+/// Pairs a second, each of which has cost the client so many microseconds.
+fn measure(name: &str, bare: Option<f64>, run: impl FnOnce() -> f64) -> f64 {
+    let start = Instant::now();
+    let before = processor_time();
+    let rate = run();
+    let cost = processor_time() - before;
+    let pair = cost / (rate * start.elapsed().as_secs_f64());
     println!(
-        "  {name:32} {pairs:>10.0} pairs/s {:>10.0} requests/s {:>6.2} of bare",
-        2.0 * pairs,
-        pairs / bare
+        "  {name:28} {rate:>9.0} pairs/s {:>9.0} requests/s {:>6.2} of bare {:>7.2} µs a pair",
+        2.0 * rate,
+        rate / bare.unwrap_or(rate),
+        pair * 1e6
     );
+    rate
+}
+
+fn processor_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn bare(address: &str, time: Duration) -> f64 {

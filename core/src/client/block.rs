@@ -103,11 +103,11 @@ impl Instance {
             return None;
         }
         match line.reader {
-            Reader::Driver => line.socket.unwatch(&self.driver.registry),
-            Reader::Nobody(_) | Reader::Loop(_) => {}
+            Reader::Driver | Reader::Nobody(_) | Reader::Loop(_) => {}
             Reader::DriverNow | Reader::LoopNow | Reader::Caller => return None,
         }
         line.reader = Reader::Caller;
+        line.watch(&self.driver.registry);
         Some((id, line.socket.clone()))
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Line {
     pub(super) socket: Arc<Socket>,
     pub(super) epoch: u32,
     pub(super) reader: Reader,
+    /// What the driver hears of.
+    pub(super) watched: Option<mio::Interest>,
     /// Some thread is writing, and will look for more before it ends.
     pub(super) writing: bool,
     /// The kernel takes no more; the driver waits until it does.

@@ -41,6 +41,7 @@ impl Instance {
                         socket,
                         epoch: connection.epoch,
                         reader: Reader::Driver,
+                        watched: Some(Interest::READABLE),
                         writing: false,
                         blocked: false,
                         unsent: Vec::new(),
@@ -69,12 +70,11 @@ impl Instance {
     /// Writes what a connection has to say, unless somebody is at it.
     pub(super) fn write<'a>(
         &'a self,
-        core: Option<MutexGuard<'a, Core>>,
+        mut core: MutexGuard<'a, Core>,
         index: u32,
         after: &mut After,
         now: Micros,
     ) -> MutexGuard<'a, Core> {
-        let mut core = core.unwrap_or_else(|| self.lock());
         let Some(Some(line)) = core.lines.get_mut(index as usize) else {
             return core;
         };
@@ -142,7 +142,7 @@ impl Instance {
             Ok(written) if written == line.unsent.len() => {
                 line.unsent = Vec::new();
                 line.blocked = false;
-                line.watch_again(&self.driver.registry);
+                line.watch(&self.driver.registry);
                 after.writes.push(index);
             }
             Ok(written) => {
@@ -189,14 +189,12 @@ impl Instance {
             let now = clock::now();
             core = self.lock();
             match core.line(id) {
-                Some(line) if line.reader == this => {
+                Some(line) => {
                     line.reader = match before {
                         Reader::Loop(_) | Reader::Nobody(_) => Reader::Loop(now),
                         driver => driver,
                     };
                 }
-                // Given to the driver meanwhile, because the kernel took no more.
-                Some(_) => {}
                 None => return,
             }
             let full = matches!(read, Ok(read) if read == buffer.len());
@@ -276,13 +274,13 @@ impl Instance {
             match line.reader {
                 Reader::Loop(_) => line.reader = Reader::Loop(now),
                 Reader::Driver | Reader::Nobody(_) if !line.blocked => {
-                    line.socket.unwatch(&self.driver.registry);
+                    line.reader = Reader::Loop(now);
+                    line.watch(&self.driver.registry);
                     // The loop hears again of what is there already: it may have left that to the driver.
                     let again = line
                         .socket
                         .watch_again(&event_loop.registry, Interest::READABLE);
                     if again.is_ok() {
-                        line.reader = Reader::Loop(now);
                         core.look_at.get_or_insert(now + TAKE_BACK_AFTER);
                     } else {
                         line.give_to_driver(&self.driver.registry);
@@ -297,8 +295,10 @@ impl Instance {
     pub(super) fn write_lines(&self) {
         let now = clock::now();
         let core = self.lock();
-        let mut after = After::default();
-        after.writes = core.open_lines();
+        let after = After {
+            writes: core.open_lines(),
+            ..After::default()
+        };
         self.finish(core, after, Writer::Caller, now);
     }
 
@@ -334,37 +334,40 @@ impl Core {
 }
 
 impl Line {
-    fn interest(&self) -> Interest {
-        if self.blocked {
-            Interest::READABLE | Interest::WRITABLE
-        } else {
-            Interest::READABLE
-        }
-    }
-
-    /// The driver watches this socket from now on; it hears at once of what is already there.
+    /// The driver reads this socket from now on; it hears at once of what is already there.
     pub(super) fn give_to_driver(&mut self, registry: &mio::Registry) {
         self.reader = Reader::Driver;
-        // Without a watch the connection's probe will find it silent and give it up.
-        let _ = self.socket.watch(registry, self.interest());
+        self.watch(registry);
     }
 
-    fn watch_again(&mut self, registry: &mio::Registry) {
-        match self.reader {
-            Reader::Driver | Reader::DriverNow => {
-                let _ = self.socket.watch_again(registry, self.interest());
+    /// Lets the driver hear of what concerns it: of bytes if it is the reader, and of room for bytes
+    /// if the kernel took no more.
+    pub(super) fn watch(&mut self, registry: &mio::Registry) {
+        let reads = matches!(self.reader, Reader::Driver | Reader::DriverNow);
+        let wanted = match (reads, self.blocked) {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::READABLE),
+            (false, true) => Some(Interest::WRITABLE),
+            (false, false) => None,
+        };
+        // If the system refuses, the connection's probe will find it silent and give it up.
+        let _ = match (self.watched, wanted) {
+            (before, wanted) if before == wanted => Ok(()),
+            (_, None) => {
+                self.socket.unwatch(registry);
+                Ok(())
             }
-            Reader::Caller | Reader::Nobody(_) | Reader::Loop(_) | Reader::LoopNow => {
-                self.give_to_driver(registry);
-            }
-        }
+            (None, Some(wanted)) => self.socket.watch(registry, wanted),
+            (Some(_), Some(wanted)) => self.socket.watch_again(registry, wanted),
+        };
+        self.watched = wanted;
     }
 
     /// The kernel takes no more: the driver goes on when it does.
     fn block(&mut self, rest: Vec<u8>, registry: &mio::Registry) {
         self.unsent = rest;
         self.blocked = true;
-        self.watch_again(registry);
+        self.watch(registry);
     }
 }
 

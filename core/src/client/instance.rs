@@ -187,15 +187,14 @@ impl Instance {
     }
 
     /// Takes the effects, gives the lock back, and does what is left to do.
-    pub(super) fn finish(
-        &self,
-        mut core: MutexGuard<'_, Core>,
+    pub(super) fn finish<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
         mut after: After,
         writer: Writer,
         now: Micros,
     ) {
         core.settle(&mut after, now);
-        self.publish(&core);
         let mut deferred = false;
         if writer == Writer::Either && !after.writes.is_empty() && self.end_of_turn_writes() {
             after.writes.clear();
@@ -215,10 +214,11 @@ impl Instance {
                 !busy
             });
         }
-        let mut core = Some(core);
-        for index in std::mem::take(&mut after.writes) {
-            core = Some(self.write(core.take(), index, &mut after, now));
+        // A write that fails makes others, over other connections.
+        while let Some(index) = after.writes.pop() {
+            core = self.write(core, index, &mut after, now);
         }
+        self.publish(&core);
         drop(core);
         if deferred && !self.attention.swap(true, Ordering::SeqCst) {
             self.driver.wake();
