@@ -66,28 +66,27 @@ loop.close()
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_script_ends_at_once_with_code_0(address: str, client: fairlock.Client, ending: str) -> None:
     count = int(os.environ.get("FAIRLOCK_TEST_EXITS", "60")) // len(ENDINGS) + 1
+    script = TIMED.format(script=PREAMBLE + ENDINGS[ending])
+    took = []
     with client.lock("blocked", lease=600), ThreadPoolExecutor(2) as pool:
-        for result in pool.map(
-            lambda number: run(TIMED.format(script=PREAMBLE + ENDINGS[ending]), address, f"key:{number}", strict=not number),
-            range(count),
-        ):
+        for result in pool.map(lambda number: run(script, address, f"key:{number}", strict=not number), range(count)):
             assert (result.returncode, result.stderr) == (0, "")
+            took.append(float(result.stdout))
+    # Well under a second, but for what a busy machine does to one of them.
+    assert sorted(took)[len(took) // 2] < 1 and max(took) < 5, took
 
 
-# Each script is watched by itself: what counts is the time from its last line to its end.
+# Each script is watched by another one: what counts is the time from its last line to its end.
 TIMED = """
 import subprocess, sys, time
-script = {script!r}
-process = subprocess.Popen(
-    [sys.executable, *[flag for option in sys.warnoptions for flag in ("-W", option)], "-c", script + "\\nprint(end='x', flush=True)", *sys.argv[1:]],
-    stdout=subprocess.PIPE,
-)
+script = {script!r} + "\\nprint(end='x', flush=True)"
+flags = [flag for option in sys.warnoptions for flag in ("-W", option)]
+process = subprocess.Popen([sys.executable, *flags, "-c", script, *sys.argv[1:]], stdout=subprocess.PIPE)
 process.stdout.read(1)
 begun = time.monotonic()
 code = process.wait(20)
-took = time.monotonic() - begun
+print(time.monotonic() - begun)
 process.stdout.close()
-assert took < 1, f"took {{took:.3f}} s to end"
 sys.exit(code)
 """
 

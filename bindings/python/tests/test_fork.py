@@ -21,6 +21,8 @@ def child(work):
     if pid == 0:
         try:
             work()
+        except SystemExit:
+            raise
         except BaseException:
             import traceback
             traceback.print_exc()
@@ -214,11 +216,12 @@ async def main():
         while not (await us.inspect("parent")).waiters:
             await asyncio.sleep(0.002)
         for _ in range(5):
-            # What a forked worker does: it forgets the loop that it came from and runs one of its own.
+            # What a forked worker does: it runs a loop of its own, and never goes back into the one that it came from.
             def work():
                 asyncio._set_running_loop(None)
                 asyncio.run(in_the_child())
                 gc.collect()
+                os._exit(0)
             pid = child(work)
             await asyncio.to_thread(joined, pid)
             assert lock.held
