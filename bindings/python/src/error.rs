@@ -1,6 +1,6 @@
 //! The core's errors as the classes of `fairlock._errors`.
 
-use fairlock::ErrorKind;
+use fairlock::{ErrorKind, ServerError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -24,9 +24,14 @@ pub(crate) fn internal(py: Python<'_>, text: &str) -> PyErr {
     raise(py, "InternalError", (text,))
 }
 
-/// The embedded server could not be started, or had ended.
-pub(crate) fn server(py: Python<'_>, error: &fairlock::ServerError) -> PyErr {
-    raise(py, "ServerFailed", (error.to_string(),))
+/// Why the embedded server could not be started, or stopped.
+pub(crate) fn server(py: Python<'_>, error: &ServerError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ServerError::Setting(_) => PyValueError::new_err(text),
+        ServerError::Forked => raise(py, "ForkedClient", (text,)),
+        _ => raise(py, "ServerFailed", (text,)),
+    }
 }
 
 fn raise<'py>(py: Python<'py>, class: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {

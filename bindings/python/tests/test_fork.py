@@ -305,7 +305,7 @@ lock = client.acquire("key")
 
 def work():
     global server
-    server.stop()
+    raises(fairlock.ForkedClient, server.stop)
     del server
     gc.collect()
 

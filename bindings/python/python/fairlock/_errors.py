@@ -60,7 +60,7 @@ class ClientClosed(Error):
 
 
 class ForkedClient(Error):
-    """What was asked belongs to the process that this one was forked from."""
+    """What was asked belongs to the process that this one was forked from: a lock, a call, an embedded server."""
 
 
 class ServerFailed(Error):
