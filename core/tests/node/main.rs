@@ -10,5 +10,6 @@ mod connections;
 mod ends;
 mod lists;
 mod restart;
+mod storm;
 mod table;
 mod waiting;
