@@ -1,13 +1,13 @@
 'use strict'
 
-// Calls that take time: each gets an id, and the addon says under that id what became of it. One bridge for
-// each JavaScript environment. Promises in here are never rejected, so none can be rejected unhandled; errors
+// Calls that take time: the addon gives each a number, and says under that number what became of it. One bridge
+// for each JavaScript environment. Promises in here are never rejected, so none can be rejected unhandled; errors
 // are made where a caller waits, so that their stacks say who.
 
 const native = require('./native')
 const { errorFrom } = require('./errors')
 
-/** What a call under way ends with if not with a value. */
+/** What a call ends with if not with a value. */
 class Failed {
   constructor (failure) { this.failure = failure }
 }
@@ -15,82 +15,65 @@ class Aborted {
   constructor (reason) { this.reason = reason }
 }
 
-const underWay = new Map()
+/** Who waits for the call of each number, and the signals that can end some of them. */
+const resolvers = []
+const signals = new Map()
+
 /**
  * Who wants to hear of the loss of a lock. The list holds its controller weakly: what listens to the loss often refers to
  * the lock, and must not keep it from being collected. The lock keeps the controller.
  */
 const lossListeners = new Map()
-const collected = new FinalizationRegistry((id) => lossListeners.delete(id))
-let lastId = 0
-let bridge
-
-function drain () {
-  const outcomes = native().drain(bridge)
-  for (let at = 0; at < outcomes.length; at += 3) {
-    const id = outcomes[at]
-    const failure = outcomes[at + 1]
-    const value = outcomes[at + 2]
-    const call = underWay.get(id)
-    if (call !== undefined) {
-      underWay.delete(id)
-      if (call.signal !== undefined) forget(call.signal, id)
-      call.resolve(failure === undefined ? value : new Failed(failure))
-    } else {
-      lossListeners.get(id)?.deref()?.abort(errorFrom(value))
-      lossListeners.delete(id)
-    }
-  }
-}
+const collected = new FinalizationRegistry((watch) => lossListeners.delete(watch))
+let lastWatch = 0
 
 // Bun has functions of the names of libuv that do nothing but end the process.
 const readsItself = process.versions.bun === undefined && /^1\./.test(process.versions.uv)
 
+/** The number of the bridge, opened at the first use. */
+let bridge
 const open = () => bridge ??= native().openBridge(drain, readsItself)
 
+// Two places for each entry: its number, and what it is (`kind` in bridge.rs).
+const entries = new Uint32Array(512)
+const [FALSE, TRUE, OBJECT, FAILURE, LOST] = [1, 2, 3, 4, 5]
+
+function drain () {
+  let count
+  do {
+    const objects = []
+    count = native().drain(bridge, entries, objects)
+    for (let at = 0, next = 0; at < count; at++) {
+      const number = entries[2 * at]
+      switch (entries[2 * at + 1]) {
+        case OBJECT: settle(number, objects[next++]); break
+        case TRUE: settle(number, true); break
+        case FALSE: settle(number, false); break
+        case FAILURE: settle(number, new Failed(objects[next++])); break
+        case LOST: lost(number, objects[next++]); break
+        default: settle(number, undefined)
+      }
+    }
+  } while (count === entries.length / 2)
+}
+
+function settle (number, outcome) {
+  const resolve = resolvers[number]
+  resolvers[number] = undefined
+  if (signals.size > 0) forget(number)
+  resolve(outcome)
+}
+
 /**
- * Begins a call and gives a promise of its outcome, to be looked at with `finished`. `begin` is given the addon, the bridge and the
- * id, and gives back a failure if nothing was begun. `owner` is kept from being collected as long as the call is under way.
+ * A promise of the outcome of a call, to be looked at with `finished`. `begun` is what the addon gave: the number of the call, or a failure
+ * if nothing was begun.
  */
-function call (owner, begin, signal) {
-  signal?.throwIfAborted()
+function call (begun, signal) {
   return new Promise((resolve) => {
-    const id = ++lastId
-    const failure = begin(native(), open(), id)
-    if (failure) return resolve(new Failed(failure))
-    underWay.set(id, { owner, resolve, signal })
-    if (signal !== undefined) abortOn(signal, id)
+    if (typeof begun !== 'number') return resolve(new Failed(begun))
+    resolvers[begun] = resolve
+    if (signal !== undefined) abortOn(signal, begun)
   })
-}
-
-/** The calls that each signal can end. One listener for all of them: Node takes more than ten of one signal for a leak. */
-const endedBy = new WeakMap()
-
-function abortOn (signal, id) {
-  let calls = endedBy.get(signal)
-  if (calls === undefined) {
-    calls = { ids: new Set(), listener: () => abort(signal) }
-    endedBy.set(signal, calls)
-  }
-  if (calls.ids.size === 0) signal.addEventListener('abort', calls.listener, { once: true })
-  calls.ids.add(id)
-}
-
-function forget (signal, id) {
-  const calls = endedBy.get(signal)
-  calls.ids.delete(id)
-  if (calls.ids.size === 0) signal.removeEventListener('abort', calls.listener)
-}
-
-function abort (signal) {
-  const { ids } = endedBy.get(signal)
-  for (const id of ids) {
-    const { resolve } = underWay.get(id)
-    underWay.delete(id)
-    native().cancel(bridge, id)
-    resolve(new Aborted(signal.reason))
-  }
-  ids.clear()
 }
 
 /** The value of an outcome, or its error thrown. */
@@ -100,12 +83,49 @@ function finished (outcome) {
   return outcome
 }
 
+/** The calls that each signal can end. One listener for all of them: Node takes more than ten of one signal for a leak. */
+const endedBy = new WeakMap()
+
+function abortOn (signal, number) {
+  let calls = endedBy.get(signal)
+  if (calls === undefined) {
+    calls = { numbers: new Set(), listener: () => abort(signal) }
+    endedBy.set(signal, calls)
+  }
+  if (calls.numbers.size === 0) signal.addEventListener('abort', calls.listener, { once: true })
+  calls.numbers.add(number)
+  signals.set(number, signal)
+}
+
+function forget (number) {
+  const signal = signals.get(number)
+  if (signal === undefined) return
+  signals.delete(number)
+  const calls = endedBy.get(signal)
+  calls.numbers.delete(number)
+  if (calls.numbers.size === 0) signal.removeEventListener('abort', calls.listener)
+}
+
+function abort (signal) {
+  const numbers = [...endedBy.get(signal).numbers]
+  for (const number of numbers) {
+    native().cancel(bridge, number)
+    settle(number, new Aborted(signal.reason))
+  }
+}
+
 /** Aborts the controller when the lock is lost. */
 function listenForLoss (lock, held, controller) {
-  const id = ++lastId
-  lossListeners.set(id, new WeakRef(controller))
-  collected.register(lock, id)
-  native().watchLock(open(), id, held)
+  lastWatch = (lastWatch + 1) >>> 0
+  lossListeners.set(lastWatch, new WeakRef(controller))
+  collected.register(lock, lastWatch)
+  native().watchLock(open(), lastWatch, held)
+}
+
+function lost (watch, failure) {
+  const controller = lossListeners.get(watch)?.deref()
+  lossListeners.delete(watch)
+  controller?.abort(errorFrom(failure))
 }
 
 /** What a call that is done at once gave: the value, or its failure thrown. */
@@ -114,11 +134,17 @@ function now (outcome) {
   return outcome
 }
 
-/** A client of this environment. */
-const make = (options) => now(native().newClient(open(), options))
+const clients = new FinalizationRegistry((number) => native().dropClient(bridge, number))
+
+/** The number of a client of this environment, which ends with its owner. */
+function make (owner, options) {
+  const number = now(native().newClient(open(), options))
+  clients.register(owner, number)
+  return number
+}
 
 /** Keeps this environment alive, or no longer. */
 const hold = () => native().hold(open())
 const letGo = () => native().letGo(open())
 
-module.exports = { call, finished, hold, letGo, listenForLoss, make, now }
+module.exports = { call, finished, hold, letGo, listenForLoss, make, now, open }

@@ -4,7 +4,7 @@
 
 const native = require('./native')
 const { checkKey, checkOptions, checkToken, wrong } = require('./arguments')
-const { call, finished, make } = require('./bridge')
+const { call, finished, make, open } = require('./bridge')
 const { asyncDispose, madeHere, Lock } = require('./lock')
 
 const clientOptions = {
@@ -28,14 +28,15 @@ class Client {
 
   constructor (servers) {
     const options = typeof servers === 'string' || Array.isArray(servers) ? { servers } : servers
-    this.#client = make({ ...checkOptions(options, clientOptions) })
+    this.#client = make(this, { ...checkOptions(options, clientOptions) })
   }
 
   static async connect (servers, options) {
     const { signal } = checkOptions(options, callOptions)
+    signal?.throwIfAborted()
     const client = new this(servers)
     try {
-      finished(await call(client, (addon, bridge, id) => addon.connected(bridge, id, client.#client), signal))
+      finished(await call(native().connected(open(), client.#client), signal))
     } catch (error) {
       await client.close()
       throw error
@@ -46,18 +47,19 @@ class Client {
   async acquire (key, options) {
     checkKey(key)
     const { waitMs, leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, acquireOptions)
+    signal?.throwIfAborted()
     const ownKey = copied(key)
-    const held = finished(await call(this, (addon, bridge, id) =>
-      addon.acquire(bridge, id, this.#client, key, waitMs, leaseMs, keepAlive, maxHoldMs), signal))
-    return new Lock(madeHere, held, ownKey, onLost)
+    const begun = native().acquire(open(), this.#client, key, waitMs, leaseMs, keepAlive, maxHoldMs)
+    return new Lock(madeHere, finished(await call(begun, signal)), ownKey, onLost)
   }
 
   async tryAcquire (key, options) {
     checkKey(key)
     const { leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, tryOptions)
+    signal?.throwIfAborted()
     const ownKey = copied(key)
-    const held = finished(await call(this, (addon, bridge, id) =>
-      addon.tryAcquire(bridge, id, this.#client, key, leaseMs, keepAlive, maxHoldMs), signal))
+    const begun = native().tryAcquire(open(), this.#client, key, leaseMs, keepAlive, maxHoldMs)
+    const held = finished(await call(begun, signal))
     return held === null ? null : new Lock(madeHere, held, ownKey, onLost)
   }
 
@@ -80,40 +82,45 @@ class Client {
   async inspect (key, options) {
     checkKey(key)
     const { signal } = checkOptions(options, callOptions)
-    return finished(await call(this, (addon, bridge, id) => addon.inspect(bridge, id, this.#client, key), signal))
+    signal?.throwIfAborted()
+    return finished(await call(native().inspect(open(), this.#client, key), signal))
   }
 
   async waiters (key, options) {
     checkKey(key)
     const { limit = 100, signal } = checkOptions(options, waitersOptions)
-    return finished(await call(this, (addon, bridge, id) => addon.waiters(bridge, id, this.#client, key, limit), signal))
+    signal?.throwIfAborted()
+    return finished(await call(native().waiters(open(), this.#client, key, limit), signal))
   }
 
   async locks (options) {
     const { prefix, after, limit = 1000, signal } = checkOptions(options, locksOptions)
-    return finished(await call(this, (addon, bridge, id) => addon.locks(bridge, id, this.#client, prefix, after, limit), signal))
+    signal?.throwIfAborted()
+    return finished(await call(native().locks(open(), this.#client, prefix, after, limit), signal))
   }
 
   async status (options) {
     const { signal } = checkOptions(options, callOptions)
-    return finished(await call(this, (addon, bridge, id) => addon.status(bridge, id, this.#client), signal))
+    signal?.throwIfAborted()
+    return finished(await call(native().status(open(), this.#client), signal))
   }
 
   async release (key, token) {
     checkKey(key)
     checkToken(token)
-    return finished(await call(this, (addon, bridge, id) => addon.releaseToken(bridge, id, this.#client, key, token)))
+    return finished(await call(native().releaseToken(open(), this.#client, key, token)))
   }
 
   async keep (key, token, options) {
     checkKey(key)
     checkToken(token)
     const { leaseMs = 30_000, signal } = checkOptions(options, keepOptions)
-    return finished(await call(this, (addon, bridge, id) => addon.keepToken(bridge, id, this.#client, key, token, leaseMs), signal))
+    signal?.throwIfAborted()
+    return finished(await call(native().keepToken(open(), this.#client, key, token, leaseMs), signal))
   }
 
   async close () {
-    return finished(await call(this, (addon, bridge, id) => addon.close(bridge, id, this.#client)))
+    return finished(await call(native().close(open(), this.#client)))
   }
 
   [asyncDispose] () {

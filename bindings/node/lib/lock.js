@@ -4,7 +4,7 @@
 
 const native = require('./native')
 const { checkOptions } = require('./arguments')
-const { call, finished, listenForLoss } = require('./bridge')
+const { call, finished, listenForLoss, open } = require('./bridge')
 const { errorFrom, typeError } = require('./errors')
 
 // Node has it from 20.4 on. Compilers that know `await using` fall back to the same stand-in.
@@ -46,11 +46,12 @@ class Lock {
 
   async keep (options) {
     const { leaseMs, signal } = checkOptions(options, keepOptions)
-    return finished(await call(this, (addon, bridge, id) => addon.keepLock(bridge, id, this.#held, leaseMs), signal))
+    signal?.throwIfAborted()
+    return finished(await call(native().keepLock(open(), this.#held, leaseMs), signal))
   }
 
   async release () {
-    return finished(await call(this, (addon, bridge, id) => addon.releaseLock(bridge, id, this.#held)))
+    return finished(await call(native().releaseLock(open(), this.#held)))
   }
 
   async [asyncDispose] () {

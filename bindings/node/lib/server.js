@@ -4,7 +4,7 @@
 
 const { checkOptionsObject, wrong } = require('./arguments')
 const { asyncDispose } = require('./lock')
-const { call, finished, hold, letGo } = require('./bridge')
+const { call, finished, hold, letGo, open } = require('./bridge')
 const native = require('./native')
 const { typeError } = require('./errors')
 
@@ -31,7 +31,7 @@ class Server {
       if (!['string', 'number', 'boolean'].includes(typeof value)) throw wrong(name, 'a string, a number or true or false', value)
       given[name] = value
     }
-    const server = finished(await call(undefined, (addon, bridge, id) => addon.startServer(bridge, id, given)))
+    const server = finished(await call(native().startServer(open(), given)))
     return new Server(madeHere, server)
   }
 
@@ -39,7 +39,7 @@ class Server {
 
   async stop () {
     this.unref()
-    this.#stopped ??= call(this, (addon, bridge, id) => addon.stopServer(bridge, id, this.#server))
+    this.#stopped ??= call(native().stopServer(open(), this.#server))
     finished(await this.#stopped)
   }
 

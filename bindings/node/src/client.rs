@@ -1,10 +1,10 @@
 //! The client: what its methods in JavaScript call.
 
-use crate::bridge::Bridge;
+use crate::bridge::{Begun, Bridge, bridge};
 use crate::convert::{Key, count, key_bytes, milliseconds, token};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 use fairlock::{Client, Error, FollowMoves};
-use napi::bindgen_prelude::{BigInt, Either, External, Uint8Array};
+use napi::bindgen_prelude::{BigInt, Either, Uint8Array};
 use napi::{Env, Result};
 use napi_derive::napi;
 use std::time::Duration;
@@ -21,16 +21,14 @@ pub(crate) struct ClientOptions {
     pub follow_moves: Option<String>,
 }
 
-/// Makes a client, or says why not.
+/// Makes a client and gives its number, or says why not.
 #[napi(catch_unwind)]
-pub(crate) fn new_client(
-    bridge: &External<Bridge>,
-    options: ClientOptions,
-) -> Either<External<Client>, Failure> {
-    match build(bridge, options) {
-        Ok(client) => Either::A(External::new(client)),
+pub(crate) fn new_client(at: u32, options: ClientOptions) -> Result<Either<u32, Failure>> {
+    let bridge = bridge(at)?;
+    Ok(match build(&bridge, options) {
+        Ok(client) => Either::A(bridge.insert_client(client)),
         Err(error) => Either::B(error.into()),
-    }
+    })
 }
 
 fn build(bridge: &Bridge, options: ClientOptions) -> std::result::Result<Client, Error> {
@@ -75,18 +73,9 @@ fn build(bridge: &Bridge, options: ClientOptions) -> std::result::Result<Client,
 
 /// Ends with the first connection.
 #[napi(catch_unwind)]
-pub(crate) fn connected(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
-) -> Result<()> {
-    bridge.begin(
-        env,
-        id,
-        |()| Outcome::Done,
-        |done| Some(client.connected().submit(done)),
-    )
+pub(crate) fn connected(env: &Env, at: u32, client: u32) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    bridge.call(env, Ok(bridge.client(client)?.connected()))
 }
 
 /// Applies what both ways to acquire have in common.
@@ -136,31 +125,26 @@ fn optional(name: &str, time_ms: Option<f64>) -> std::result::Result<Option<Dura
 #[napi(catch_unwind)]
 pub(crate) fn acquire(
     env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
+    at: u32,
+    client: u32,
     key: Key<'_>,
     wait_ms: Option<f64>,
     lease_ms: Option<f64>,
     keep_alive: Option<bool>,
     max_hold_ms: Option<f64>,
-) -> Result<Option<Failure>> {
-    let terms = Terms::new(lease_ms, keep_alive, max_hold_ms);
-    let (terms, wait) = match terms.and_then(|terms| Ok((terms, optional("waitMs", wait_ms)?))) {
-        Ok(both) => both,
-        Err(error) => return Ok(Some(error.into())),
-    };
-    let mut acquire = with_terms!(client.acquire(key_bytes(&key)), terms);
-    if let Some(wait) = wait {
-        acquire = acquire.wait(wait);
-    }
-    bridge.begin(
-        env,
-        id,
-        |lock| Outcome::Lock(Some(lock)),
-        |done| Some(acquire.submit(done)),
-    )?;
-    Ok(None)
+) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let acquire = bridge.client(client)?.acquire(key_bytes(&key));
+    let acquire = Terms::new(lease_ms, keep_alive, max_hold_ms).and_then(|terms| {
+        let acquire = with_terms!(acquire, terms);
+        Ok(match optional("waitMs", wait_ms)? {
+            Some(wait) => acquire.wait(wait),
+            None => acquire,
+        })
+    });
+    bridge.begin(env, acquire, |acquire, teller| {
+        Some(acquire.submit(|result| teller.tell(result)))
+    })
 }
 
 /// Ends with a lock or with null.
@@ -168,141 +152,102 @@ pub(crate) fn acquire(
 #[napi(catch_unwind)]
 pub(crate) fn try_acquire(
     env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
+    at: u32,
+    client: u32,
     key: Key<'_>,
     lease_ms: Option<f64>,
     keep_alive: Option<bool>,
     max_hold_ms: Option<f64>,
-) -> Result<Option<Failure>> {
-    let terms = match Terms::new(lease_ms, keep_alive, max_hold_ms) {
-        Ok(terms) => terms,
-        Err(error) => return Ok(Some(error.into())),
-    };
-    let acquire = with_terms!(client.try_acquire(key_bytes(&key)), terms);
-    bridge.begin(env, id, Outcome::Lock, |done| Some(acquire.submit(done)))?;
-    Ok(None)
+) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let acquire = bridge.client(client)?.try_acquire(key_bytes(&key));
+    let acquire =
+        Terms::new(lease_ms, keep_alive, max_hold_ms).map(|terms| with_terms!(acquire, terms));
+    bridge.begin(env, acquire, |acquire, teller| {
+        Some(acquire.submit(|result| teller.tell(result)))
+    })
 }
 
 /// Releases by token. Ends with whether this token held the key.
 #[napi(catch_unwind)]
 pub(crate) fn release_token(
     env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
+    at: u32,
+    client: u32,
     key: Key<'_>,
     mark: BigInt,
-) -> Result<Option<Failure>> {
-    let token = match token(&mark) {
-        Ok(token) => token,
-        Err(error) => return Ok(Some(error.into())),
-    };
-    let call = client.release(key_bytes(&key), token);
-    bridge.begin(env, id, Outcome::Flag, |done| Some(call.submit(done)))?;
-    Ok(None)
+) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let client = bridge.client(client)?;
+    let call = token(&mark).map(|token| client.release(key_bytes(&key), token));
+    bridge.call(env, call)
 }
 
 /// Keeps by token. Ends with whether this token holds the key.
 #[napi(catch_unwind)]
 pub(crate) fn keep_token(
     env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
+    at: u32,
+    client: u32,
     key: Key<'_>,
     mark: BigInt,
     lease_ms: f64,
-) -> Result<Option<Failure>> {
-    let (token, lease) =
-        match token(&mark).and_then(|token| Ok((token, milliseconds("leaseMs", lease_ms)?))) {
-            Ok(both) => both,
-            Err(error) => return Ok(Some(error.into())),
-        };
-    let call = client.keep(key_bytes(&key), token, lease);
-    bridge.begin(env, id, Outcome::Flag, |done| Some(call.submit(done)))?;
-    Ok(None)
+) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let client = bridge.client(client)?;
+    let call = token(&mark).and_then(|token| {
+        let lease = milliseconds("leaseMs", lease_ms)?;
+        Ok(client.keep(key_bytes(&key), token, lease))
+    });
+    bridge.call(env, call)
 }
 
 /// Ends with who holds the key.
 #[napi(catch_unwind)]
-pub(crate) fn inspect(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
-    key: Key<'_>,
-) -> Result<()> {
-    let call = client.inspect(key_bytes(&key));
-    bridge.begin(env, id, Outcome::State, |done| Some(call.submit(done)))
+pub(crate) fn inspect(env: &Env, at: u32, client: u32, key: Key<'_>) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let client = bridge.client(client)?;
+    bridge.call(env, Ok(client.inspect(key_bytes(&key))))
 }
 
 /// Ends with who waits for the key.
 #[napi(catch_unwind)]
-pub(crate) fn waiters(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
-    key: Key<'_>,
-    limit: f64,
-) -> Result<Option<Failure>> {
-    let limit = match count("limit", limit) {
-        Ok(limit) => limit,
-        Err(error) => return Ok(Some(error.into())),
-    };
-    let call = client.waiters(key_bytes(&key), limit);
-    bridge.begin(env, id, Outcome::Waiters, |done| Some(call.submit(done)))?;
-    Ok(None)
+pub(crate) fn waiters(env: &Env, at: u32, client: u32, key: Key<'_>, limit: f64) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let client = bridge.client(client)?;
+    let call = count("limit", limit).map(|limit| client.waiters(key_bytes(&key), limit));
+    bridge.call(env, call)
 }
 
 /// Ends with a page of held locks.
 #[napi(catch_unwind)]
 pub(crate) fn locks(
     env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
+    at: u32,
+    client: u32,
     prefix: Option<Key<'_>>,
     after: Option<Key<'_>>,
     limit: f64,
-) -> Result<Option<Failure>> {
-    let limit = match count("limit", limit) {
-        Ok(limit) => limit,
-        Err(error) => return Ok(Some(error.into())),
-    };
-    let prefix = prefix.as_ref().map_or(&b""[..], key_bytes);
-    let call = client.locks(prefix, after.as_ref().map(key_bytes), limit);
-    bridge.begin(env, id, Outcome::Locks, |done| Some(call.submit(done)))?;
-    Ok(None)
+) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    let client = bridge.client(client)?;
+    let call = count("limit", limit).map(|limit| {
+        let prefix = prefix.as_ref().map_or(&b""[..], key_bytes);
+        client.locks(prefix, after.as_ref().map(key_bytes), limit)
+    });
+    bridge.call(env, call)
 }
 
 /// Ends with what the server says of itself.
 #[napi(catch_unwind)]
-pub(crate) fn status(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
-) -> Result<()> {
-    bridge.begin(env, id, Outcome::Status, |done| {
-        Some(client.status().submit(done))
-    })
+pub(crate) fn status(env: &Env, at: u32, client: u32) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    bridge.call(env, Ok(bridge.client(client)?.status()))
 }
 
 /// Ends when the client is closed.
 #[napi(catch_unwind)]
-pub(crate) fn close(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    client: &External<Client>,
-) -> Result<()> {
-    bridge.begin(
-        env,
-        id,
-        |()| Outcome::Done,
-        |done| Some(client.close().submit(done)),
-    )
+pub(crate) fn close(env: &Env, at: u32, client: u32) -> Result<Begun> {
+    let bridge = bridge(at)?;
+    bridge.call(env, Ok(bridge.client(client)?.close()))
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here decides about locks, retries or time; that is the crate `fairlock`, the same for every language.
-//! A call that takes time gets an id from JavaScript, and its outcome comes back under that id through the [`bridge`].
+//! A call that takes time gives JavaScript a number at once, and its outcome comes back under it through the [`bridge`].
 
 mod bridge;
 mod client;
@@ -16,4 +16,5 @@ mod fence;
 mod lock;
 mod outcome;
 mod server;
+mod slots;
 mod view;

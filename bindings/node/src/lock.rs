@@ -1,8 +1,8 @@
 //! A held lock. Collecting it releases it in the background, because dropping a lock of the core does.
 
-use crate::bridge::Bridge;
+use crate::bridge::{Begun, bridge};
 use crate::convert::milliseconds;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 use fairlock::{Error, Lock};
 use napi::bindgen_prelude::{BigInt, External};
 use napi::{Env, Result};
@@ -38,45 +38,31 @@ pub(crate) fn lock_lost(lock: &External<Lock>) -> Option<Failure> {
     lock.lost_reason().map(|reason| Error::lost(reason).into())
 }
 
-/// Tells of its loss under `id`, once.
+/// Tells of its loss under the number `watch`, once.
 #[napi(catch_unwind)]
-pub(crate) fn watch_lock(bridge: &External<Bridge>, id: f64, lock: &External<Lock>) {
-    let back = bridge.back();
-    lock.on_lost(move |reason| {
-        back.send(id as u64, Ok(Outcome::Lost(Error::lost(reason).into())));
-    });
+pub(crate) fn watch_lock(at: u32, watch: u32, lock: &External<Lock>) -> Result<()> {
+    let back = bridge(at)?.back();
+    lock.on_lost(move |reason| back.lost(watch, Error::lost(reason).into()));
+    Ok(())
 }
 
 /// Ends with nothing when the lease has been renewed.
 #[napi(catch_unwind)]
 pub(crate) fn keep_lock(
     env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
+    at: u32,
     lock: &External<Lock>,
     lease_ms: Option<f64>,
-) -> Result<Option<Failure>> {
-    let call = match lease_ms
-        .map(|time| milliseconds("leaseMs", time))
-        .transpose()
-    {
-        Ok(None) => lock.keep(),
-        Ok(Some(lease)) => lock.keep_for(lease),
-        Err(error) => return Ok(Some(error.into())),
+) -> Result<Begun> {
+    let call = match lease_ms {
+        None => Ok(lock.keep()),
+        Some(time) => milliseconds("leaseMs", time).map(|lease| lock.keep_for(lease)),
     };
-    bridge.begin(env, id, |()| Outcome::Done, |done| Some(call.submit(done)))?;
-    Ok(None)
+    bridge(at)?.call(env, call)
 }
 
 /// Ends with false if the lock had been lost before.
 #[napi(catch_unwind)]
-pub(crate) fn release_lock(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    lock: &External<Lock>,
-) -> Result<()> {
-    bridge.begin(env, id, Outcome::Flag, |done| {
-        Some(lock.release().submit(done))
-    })
+pub(crate) fn release_lock(env: &Env, at: u32, lock: &External<Lock>) -> Result<Begun> {
+    bridge(at)?.call(env, Ok(lock.release()))
 }

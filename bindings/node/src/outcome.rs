@@ -4,7 +4,7 @@ use crate::server::RunningServer;
 use crate::view::{KeyView, LocksView, StatusView, WaitersView};
 use fairlock::{Error, ErrorKind, Lock};
 use fairlock::{KeyState, LockPage, Status, Waiters};
-use napi::bindgen_prelude::{External, ToNapiValue, Unknown};
+use napi::bindgen_prelude::{External, Null, ToNapiValue, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
 
@@ -12,30 +12,67 @@ use napi_derive::napi;
 pub(crate) enum Outcome {
     Done,
     Flag(bool),
+    Object(Object),
+}
+
+/// What a call gave where that takes an object.
+pub(crate) enum Object {
     Lock(Option<Lock>),
     State(KeyState),
     Waiters(Waiters),
     Locks(LockPage),
     Status(Status),
     Server(RunningServer),
-    /// Not the answer to a call: the lock of this id was lost.
-    Lost(Failure),
 }
 
-impl Outcome {
+impl Object {
     pub(crate) fn into_js(self, env: &Env) -> Result<Unknown<'_>> {
         match self {
-            Outcome::Done => ().into_unknown(env),
-            Outcome::Flag(flag) => flag.into_unknown(env),
-            Outcome::Lock(None) => napi::bindgen_prelude::Null.into_unknown(env),
-            Outcome::Lock(Some(lock)) => External::new(lock).into_unknown(env),
-            Outcome::State(state) => KeyView::from(state).into_unknown(env),
-            Outcome::Waiters(waiters) => WaitersView::from(waiters).into_unknown(env),
-            Outcome::Locks(page) => LocksView::from(page).into_unknown(env),
-            Outcome::Status(status) => StatusView::from(status).into_unknown(env),
-            Outcome::Server(server) => External::new(server).into_unknown(env),
-            Outcome::Lost(failure) => failure.into_unknown(env),
+            Object::Lock(None) => Null.into_unknown(env),
+            Object::Lock(Some(lock)) => External::new(lock).into_unknown(env),
+            Object::State(state) => KeyView::from(state).into_unknown(env),
+            Object::Waiters(waiters) => WaitersView::from(waiters).into_unknown(env),
+            Object::Locks(page) => LocksView::from(page).into_unknown(env),
+            Object::Status(status) => StatusView::from(status).into_unknown(env),
+            Object::Server(server) => External::new(server).into_unknown(env),
         }
+    }
+}
+
+macro_rules! from_object {
+    ($($variant:ident($type:ty),)+) => {
+        $(impl From<$type> for Outcome {
+            fn from(value: $type) -> Outcome {
+                Outcome::Object(Object::$variant(value))
+            }
+        })+
+    };
+}
+
+from_object! {
+    Lock(Option<Lock>),
+    State(KeyState),
+    Waiters(Waiters),
+    Locks(LockPage),
+    Status(Status),
+    Server(RunningServer),
+}
+
+impl From<()> for Outcome {
+    fn from((): ()) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl From<bool> for Outcome {
+    fn from(flag: bool) -> Outcome {
+        Outcome::Flag(flag)
+    }
+}
+
+impl From<Lock> for Outcome {
+    fn from(lock: Lock) -> Outcome {
+        Some(lock).into()
     }
 }
 

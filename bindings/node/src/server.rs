@@ -1,8 +1,8 @@
 //! A node inside this process.
 
-use crate::bridge::Bridge;
+use crate::bridge::{Begun, bridge};
 use crate::convert::milliseconds;
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::Failure;
 use fairlock::node::{Setting, SettingKind, Settings};
 use fairlock::{Server, ServerError};
 use napi::bindgen_prelude::{Either3, External};
@@ -26,52 +26,29 @@ pub(crate) fn server_settings() -> Vec<String> {
     Settings::ALL.iter().map(name).collect()
 }
 
-/// Starts a node with these settings. Its [`RunningServer`] comes back under `id`.
+/// Starts a node with these settings. Ends with a [`RunningServer`].
 #[napi(catch_unwind)]
-pub(crate) fn start_server(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    given: HashMap<String, Value>,
-) -> Result<Option<Failure>> {
-    let settings = match settings(given) {
-        Ok(settings) => settings,
-        Err(failure) => return Ok(Some(failure)),
-    };
-    bridge.begin(env, id, Outcome::Server, |done| {
+pub(crate) fn start_server(env: &Env, at: u32, given: HashMap<String, Value>) -> Result<Begun> {
+    bridge(at)?.begin(env, settings(given), |settings, teller| {
         thread::spawn(move || {
             let started = Server::builder().settings(settings).start_blocking();
-            done(started.map(RunningServer::new).map_err(failure));
+            teller.tell(started.map(RunningServer::new).map_err(failure));
         });
         None
-    })?;
-    Ok(None)
+    })
 }
 
-/// Stops the node; that it has ended comes back under `id`, at once if it has been stopped before.
+/// Stops the node. Ends when it has ended, at once if it was stopped before.
 #[napi(catch_unwind)]
-pub(crate) fn stop_server(
-    env: &Env,
-    bridge: &External<Bridge>,
-    id: f64,
-    running: &External<RunningServer>,
-) -> Result<()> {
-    let server = running.server.take();
-    bridge.begin(
-        env,
-        id,
-        |()| Outcome::Done,
-        |done| {
-            thread::spawn(move || {
-                done(
-                    server
-                        .map_or(Ok(()), Server::stop_blocking)
-                        .map_err(failure),
-                )
-            });
-            None
-        },
-    )
+pub(crate) fn stop_server(env: &Env, at: u32, running: &External<RunningServer>) -> Result<Begun> {
+    let server = Ok::<_, Failure>(running.server.take());
+    bridge(at)?.begin(env, server, |server, teller| {
+        thread::spawn(move || {
+            let stopped = server.map_or(Ok(()), Server::stop_blocking);
+            teller.tell(stopped.map_err(failure));
+        });
+        None
+    })
 }
 
 /// Where it listens.
