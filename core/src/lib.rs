@@ -4,6 +4,7 @@
 mod client;
 #[cfg(feature = "server")]
 pub mod cluster;
+#[cfg(feature = "server")]
 pub mod engine;
 mod error;
 mod fence;
