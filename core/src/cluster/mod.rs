@@ -15,8 +15,6 @@ mod copier;
 mod feeds;
 mod frame;
 mod member;
-#[cfg(test)]
-mod member_tests;
 mod members;
 mod message;
 mod outgoing;

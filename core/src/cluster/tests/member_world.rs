@@ -1,33 +1,31 @@
-//! Goal: locks, queues and tokens come through crashes, stops, sleeps and cuts as behaviour 3 says.
-//! Method: whole members with their engines over a simulated network of frames, and clients that ask
-//! the engine of whatever node serves; what they are told is checked against what they hold.
+//! Clusters of whole members with their engines, and clients that ask whatever node serves.
 
-use super::*;
+use crate::cluster::*;
 use crate::engine::{Answer, Change, ConnectionId, Effect, Engine, EngineSettings, Time};
 use crate::protocol::{ClientId, Key, Millis, NameRef, Tag, Token, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
-const MS: u64 = 1000;
-const SECOND: u64 = 1000 * MS;
-const HOP: u64 = MS / 5;
-const CLIENTS: usize = 6;
-const KEYS: u64 = 4;
-const LEASE: Millis = Millis(20_000);
+pub(super) const MS: u64 = 1000;
+pub(super) const SECOND: u64 = 1000 * MS;
+pub(super) const HOP: u64 = MS / 5;
+pub(super) const CLIENTS: usize = 6;
+pub(super) const KEYS: u64 = 4;
+pub(super) const LEASE: Millis = Millis(20_000);
 
-struct Node {
-    engine: Engine,
-    member: Member,
+pub(super) struct Node {
+    pub(super) engine: Engine,
+    pub(super) member: Member,
     /// The connections of the clients, by client.
-    connections: Vec<ConnectionId>,
+    pub(super) connections: Vec<ConnectionId>,
     /// Frames that came and are not whole yet, by peer.
-    inputs: Vec<Vec<u8>>,
-    terms: Vec<u32>,
-    asleep: bool,
-    backlog: Vec<(usize, Packet)>,
+    pub(super) inputs: Vec<Vec<u8>>,
+    pub(super) terms: Vec<u32>,
+    pub(super) asleep: bool,
+    pub(super) backlog: Vec<(usize, Packet)>,
 }
 
 #[derive(Clone, Debug)]
-enum Packet {
+pub(super) enum Packet {
     Bytes(Vec<u8>),
     Lost,
     Refused,
@@ -35,7 +33,7 @@ enum Packet {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum State {
+pub(super) enum State {
     Idle,
     Waiting {
         key: Key,
@@ -51,38 +49,38 @@ enum State {
     },
 }
 
-struct World {
-    now: u64,
-    nodes: Vec<Option<Node>>,
-    disks: Vec<u32>,
-    incarnations: u64,
-    cuts: BTreeSet<(usize, usize)>,
-    packets: BTreeMap<(u64, u64), (usize, usize, Packet)>,
-    sent: u64,
-    last: BTreeMap<(usize, usize), u64>,
-    random: u64,
-    clients: Vec<State>,
-    tags: u64,
-    tokens: BTreeSet<Token>,
-    highest: BTreeMap<Key, Token>,
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) nodes: Vec<Option<Node>>,
+    pub(super) disks: Vec<u32>,
+    pub(super) incarnations: u64,
+    pub(super) cuts: BTreeSet<(usize, usize)>,
+    pub(super) packets: BTreeMap<(u64, u64), (usize, usize, Packet)>,
+    pub(super) sent: u64,
+    pub(super) last: BTreeMap<(usize, usize), u64>,
+    pub(super) random: u64,
+    pub(super) clients: Vec<State>,
+    pub(super) tags: u64,
+    pub(super) tokens: BTreeSet<Token>,
+    pub(super) highest: BTreeMap<Key, Token>,
     /// When a node last stopped being active without a handoff: what it granted just before may be
     /// unknown to its successor.
-    lost_state_at: u64,
-    split: bool,
-    granted: u64,
-    log: Vec<String>,
+    pub(super) lost_state_at: u64,
+    pub(super) split: bool,
+    pub(super) granted: u64,
+    pub(super) log: Vec<String>,
 }
 
-fn key(number: u64) -> Key {
+pub(super) fn key(number: u64) -> Key {
     Key::encode(format!("key-{number}").as_bytes()).expect("a key")
 }
 
-fn client_id(client: usize) -> ClientId {
+pub(super) fn client_id(client: usize) -> ClientId {
     ClientId([client as u8 + 1; 16])
 }
 
 impl World {
-    fn new(size: usize, seed: u64) -> World {
+    pub(super) fn new(size: usize, seed: u64) -> World {
         let mut world = World {
             now: SECOND,
             nodes: (0..size).map(|_| None).collect(),
@@ -109,25 +107,25 @@ impl World {
         world
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         self.random % end
     }
 
-    fn at(&self) -> Now {
+    pub(super) fn at(&self) -> Now {
         Now {
             time: Time(self.now),
             wall: (self.now / SECOND) as u32,
         }
     }
 
-    fn say(&mut self, text: String) {
+    pub(super) fn say(&mut self, text: String) {
         self.log.push(format!("{} {text}", self.now / MS));
     }
 
-    fn start(&mut self, index: usize) {
+    pub(super) fn start(&mut self, index: usize) {
         self.incarnations += 1;
         let list: Vec<String> = (0..self.nodes.len()).map(|n| format!("n{n}:1")).collect();
         let list = list.iter().map(String::as_str);
@@ -165,7 +163,7 @@ impl World {
         self.after(index);
     }
 
-    fn crash(&mut self, index: usize) {
+    pub(super) fn crash(&mut self, index: usize) {
         let Some(node) = self.nodes[index].take() else {
             return;
         };
@@ -181,11 +179,11 @@ impl World {
         }
     }
 
-    fn cut(&self, a: usize, b: usize) -> bool {
+    pub(super) fn cut(&self, a: usize, b: usize) -> bool {
         self.cuts.contains(&(a.min(b), a.max(b)))
     }
 
-    fn put(&mut self, to: usize, from: usize, packet: Packet) {
+    pub(super) fn put(&mut self, to: usize, from: usize, packet: Packet) {
         let delay = HOP + self.below(9 * HOP);
         let last = self.last.entry((to, from)).or_default();
         *last = (self.now + delay).max(*last);
@@ -195,7 +193,7 @@ impl World {
             .insert((arrival, self.sent), (to, from, packet));
     }
 
-    fn give(&mut self, index: usize, event: Event) {
+    pub(super) fn give(&mut self, index: usize, event: Event) {
         let now = self.at();
         if let Some(node) = &mut self.nodes[index] {
             node.member.handle(now, event, &mut node.engine);
@@ -204,7 +202,7 @@ impl World {
     }
 
     /// Carries out what a node wants, until it wants no more.
-    fn after(&mut self, index: usize) {
+    pub(super) fn after(&mut self, index: usize) {
         let now = self.at();
         loop {
             let Some(node) = &mut self.nodes[index] else {
@@ -251,7 +249,7 @@ impl World {
     }
 
     /// A client hears from a node.
-    fn tell(&mut self, index: usize, effect: &Effect) {
+    pub(super) fn tell(&mut self, index: usize, effect: &Effect) {
         let Some(node) = &mut self.nodes[index] else {
             return;
         };
@@ -290,7 +288,7 @@ impl World {
     }
 
     /// Clients that wait learn that they have to ask again.
-    fn ask_anew(&mut self, who: impl Fn(usize, usize) -> bool) {
+    pub(super) fn ask_anew(&mut self, who: impl Fn(usize, usize) -> bool) {
         for (client, state) in self.clients.iter_mut().enumerate() {
             if let State::Waiting { node, .. } = state
                 && who(client, *node)
@@ -300,7 +298,7 @@ impl World {
         }
     }
 
-    fn hold(&mut self, client: usize, key: &Key, token: Token) {
+    pub(super) fn hold(&mut self, client: usize, key: &Key, token: Token) {
         let others: Vec<(usize, u64, u64)> = self
             .clients
             .iter()
@@ -350,7 +348,7 @@ impl World {
     }
 
     /// The node that a client finds to be serving, as it would by moves and retries.
-    fn server(&mut self) -> Option<usize> {
+    pub(super) fn server(&mut self) -> Option<usize> {
         let serving = self.serving();
         if serving.is_empty() {
             return None;
@@ -359,7 +357,7 @@ impl World {
         Some(serving[which])
     }
 
-    fn serving(&self) -> Vec<usize> {
+    pub(super) fn serving(&self) -> Vec<usize> {
         (0..self.nodes.len())
             .filter(|index| {
                 self.nodes[*index]
@@ -370,7 +368,7 @@ impl World {
     }
 
     /// A client does something.
-    fn act(&mut self, client: usize) {
+    pub(super) fn act(&mut self, client: usize) {
         let Some(server) = self.server() else { return };
         let now = Time(self.now);
         match self.clients[client].clone() {
@@ -408,7 +406,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, client: usize, server: usize, key: Key, tag: Tag, since: u64) {
+    pub(super) fn ask(&mut self, client: usize, server: usize, key: Key, tag: Tag, since: u64) {
         let now = Time(self.now);
         let Some(node) = &mut self.nodes[server] else {
             return;
@@ -441,7 +439,7 @@ impl World {
         self.after(server);
     }
 
-    fn arrive(&mut self, to: usize, from: usize, packet: Packet) {
+    pub(super) fn arrive(&mut self, to: usize, from: usize, packet: Packet) {
         let now = self.at();
         let there = self.nodes[from].is_some();
         let Some(node) = &mut self.nodes[to] else {
@@ -476,7 +474,7 @@ impl World {
         }
     }
 
-    fn run(&mut self, micros: u64) {
+    pub(super) fn run(&mut self, micros: u64) {
         let end = self.now + micros;
         while self.now < end {
             self.now += MS;
@@ -499,7 +497,7 @@ impl World {
         }
     }
 
-    fn work(&mut self, index: usize) {
+    pub(super) fn work(&mut self, index: usize) {
         let time = Time(self.now);
         let Some(node) = self.nodes[index].as_mut().filter(|node| !node.asleep) else {
             return;
@@ -526,7 +524,7 @@ impl World {
         }
     }
 
-    fn sleep(&mut self, index: usize) {
+    pub(super) fn sleep(&mut self, index: usize) {
         if let Some(node) = self.nodes[index].as_mut() {
             node.asleep = true;
             if matches!(node.member.stage(), Stage::Active | Stage::HandingOver) {
@@ -535,7 +533,7 @@ impl World {
         }
     }
 
-    fn wake(&mut self, index: usize) {
+    pub(super) fn wake(&mut self, index: usize) {
         let Some(node) = self.nodes[index].as_mut().filter(|node| node.asleep) else {
             return;
         };
@@ -547,7 +545,7 @@ impl World {
         }
     }
 
-    fn held(&self, index: usize) -> BTreeSet<(Key, Token)> {
+    pub(super) fn held(&self, index: usize) -> BTreeSet<(Key, Token)> {
         let node = self.nodes[index].as_ref().expect("it lives");
         node.engine
             .grants()
@@ -558,7 +556,7 @@ impl World {
             .collect()
     }
 
-    fn settle(&mut self, what: &str) {
+    pub(super) fn settle(&mut self, what: &str) {
         self.cuts.clear();
         for index in 0..self.nodes.len() {
             self.wake(index);
@@ -616,61 +614,5 @@ impl World {
             let node = self.nodes[index].as_ref().expect("it lives");
             node.engine.check_invariants();
         }
-    }
-}
-
-#[test]
-fn locks_come_through_crashes_and_stops_with_one_holder_each() {
-    for seed in 0..8 {
-        let mut world = World::new(3, seed + 1);
-        for _ in 0..30 {
-            let index = world.below(3) as usize;
-            let others = (0..3).filter(|other| *other != index);
-            let alive = others.filter(|other| world.nodes[*other].is_some()).count();
-            match world.below(5) {
-                // One that is the last keeps the state.
-                0 if alive > 0 => world.crash(index),
-                1 if alive > 0 => world.give(index, Event::Stop),
-                2 | 3 if world.nodes[index].is_none() => world.start(index),
-                _ => {
-                    let pause = (500 + world.below(6000)) * MS;
-                    world.run(pause);
-                }
-            }
-            // A standby that has just begun has nothing to take over with.
-            world.run(4 * SECOND);
-        }
-        world.settle(&format!("seed {seed}"));
-    }
-}
-
-#[test]
-fn whatever_happens_copies_agree_in_the_end_and_locks_go_on() {
-    for seed in 0..8 {
-        let size = 2 + (seed % 3) as usize;
-        let mut world = World::new(size, 100 + seed);
-        world.split = true;
-        for _ in 0..40 {
-            let (a, b) = (
-                world.below(size as u64) as usize,
-                world.below(size as u64) as usize,
-            );
-            match world.below(9) {
-                0 => world.crash(a),
-                1 | 2 if world.nodes[a].is_none() => world.start(a),
-                3 if a != b => {
-                    world.cuts.insert((a.min(b), a.max(b)));
-                }
-                4 => world.cuts.clear(),
-                5 => world.sleep(a),
-                6 => world.wake(a),
-                7 => world.give(a, Event::Stop),
-                _ => {
-                    let pause = world.below(4000) * MS;
-                    world.run(pause);
-                }
-            }
-        }
-        world.settle(&format!("seed {seed}"));
     }
 }

@@ -1,0 +1,216 @@
+//! How long to stay active: other active nodes, better ones, and the end.
+
+use super::Roles;
+use super::event::{Effect, Note, Now, Stance};
+use super::state::{Active, Round, State, Step};
+use crate::cluster::members::Slot;
+use crate::cluster::message::{Copy, Handoff, Stage};
+use crate::engine::Time;
+
+impl Roles {
+    /// What an active node has to look at.
+    pub(super) fn serve(&mut self, now: Now, mut active: Active) {
+        if let Some(other) = self.other_active(now, &active) {
+            let unconfirmed_only = active.doubts_until.is_some();
+            self.give_up(now, other, unconfirmed_only);
+            return;
+        }
+        if let Some(until) = active.doubts_until {
+            let all_spoke = self
+                .peers
+                .iter()
+                .all(|(_, peer)| !peer.owes_word() || !self.lives(now, peer));
+            if !all_spoke && now.time < until {
+                return;
+            }
+            active.doubts_until = None;
+        }
+        if self.known_term > active.term && active.raising.is_none() && self.disk_failed.is_none() {
+            match self.next_term(now) {
+                Some(term) => {
+                    active.raising = Some(term);
+                    self.effects.push_back(Effect::WriteTerm { term });
+                }
+                None => self.effects.push_back(Effect::Note(Note::TermsUsedUp)),
+            }
+        }
+        self.state = State::Active(active);
+        self.hand_over(now, active);
+    }
+
+    /// An active node to which this one has to give up its place.
+    pub(super) fn other_active(&self, now: Now, active: &Active) -> Option<Slot> {
+        self.living(now)
+            .filter(|(slot, peer)| {
+                let newer = peer.beat.copy.stream > self.copy.stream;
+                peer.serves() && (*slot < self.own || (active.doubts_until.is_some() && newer))
+            })
+            .map(|(slot, _)| slot)
+            .min()
+    }
+
+    pub(super) fn give_up(&mut self, now: Now, to: Slot, unconfirmed_only: bool) {
+        self.effects.push_back(Effect::Yield {
+            to,
+            unconfirmed_only,
+        });
+        let stopping = matches!(
+            self.state,
+            State::Active(Active {
+                stop_until: Some(_),
+                ..
+            })
+        );
+        self.copy = Copy::default();
+        if stopping {
+            self.leave(now, Some(to));
+        } else {
+            self.followed = Some((to, now.time));
+            self.state = State::Following {
+                active: to,
+                heard: true,
+            };
+            self.effects.push_back(Effect::Follow { active: to });
+            self.note(
+                Stage::Standby,
+                "another node is active too, and goes before this one",
+            );
+        }
+    }
+
+    /// Begins, goes on with or gives up a handoff.
+    pub(super) fn hand_over(&mut self, now: Now, mut active: Active) {
+        if let Some(handoff) = active.handoff {
+            let lives = self
+                .peer(handoff.to)
+                .is_some_and(|peer| self.lives(now, peer));
+            if lives && now.time < handoff.until {
+                return;
+            }
+            self.send_handoff(handoff.to, handoff.number, Handoff::Withdraw);
+            self.effects
+                .push_back(Effect::Note(Note::HandoffFailed(handoff.to)));
+            self.preempt.trouble(handoff.to, now.time);
+            active.handoff = None;
+            active.refused |= handoff.to.bit();
+        }
+        let relief = active.stop_until.is_some() || self.disk_failed.is_some();
+        let successor = if relief {
+            self.successors(now)
+                .map(|(slot, _)| slot)
+                .find(|slot| active.refused & slot.bit() == 0)
+        } else if self.timing.preempt {
+            self.successors(now)
+                .filter(|(slot, since)| {
+                    *slot < self.own && now.time >= since.after(self.preempt.delay(*slot, now.time))
+                })
+                .map(|(slot, _)| slot)
+                .next()
+        } else {
+            None
+        };
+        if let Some(to) = successor {
+            let number = self.new_round();
+            active.handoff = Some(Round {
+                number,
+                to,
+                step: Step::Offered,
+                until: now.time.after(self.timing.failure_timeout),
+            });
+            self.state = State::Active(active);
+            self.send_handoff(to, number, Handoff::Offer);
+            return;
+        }
+        self.state = State::Active(active);
+        if let Some(until) = active.stop_until {
+            let nobody = self.living(now).all(|(_, peer)| !peer.beat.can_lead);
+            if nobody || now.time >= until {
+                self.leave(now, None);
+            }
+        }
+    }
+
+    /// The complete standbys that could take over, the best first, and since when each is one.
+    pub(super) fn successors(&self, now: Now) -> impl Iterator<Item = (Slot, Time)> + '_ {
+        self.living(now)
+            .filter(|(_, peer)| peer.beat.can_lead)
+            .filter_map(|(slot, peer)| Some((slot, peer.complete_since?)))
+    }
+
+    pub(super) fn handed_over(&mut self, now: Now, to: Slot) {
+        let stopping = matches!(
+            self.state,
+            State::Active(Active {
+                stop_until: Some(_),
+                ..
+            })
+        );
+        if let Some(place) = self.place(to) {
+            // It has said so by taking over; its beat may still be on the way.
+            self.peers[place].1.beat.stage = Stage::Active;
+        }
+        self.effects.push_back(Effect::Retire);
+        self.copy = Copy::default();
+        if stopping {
+            self.leave(now, Some(to));
+        } else {
+            self.followed = Some((to, now.time));
+            self.state = State::Following {
+                active: to,
+                heard: true,
+            };
+            self.effects.push_back(Effect::Follow { active: to });
+            self.note(Stage::Standby, "handed over to a node of higher priority");
+        }
+    }
+
+    pub(super) fn leave(&mut self, now: Now, successor: Option<Slot>) {
+        self.state = State::Leaving {
+            successor,
+            until: now.time.after(self.timing.drain_timeout),
+        };
+        self.note(Stage::Leaving, "asked to stop");
+    }
+
+    pub(super) fn exit(&mut self) {
+        self.state = State::Gone;
+        self.effects.push_back(Effect::Exit);
+    }
+
+    pub(super) fn active_deadline(&self, active: &Active) -> Option<Time> {
+        let preempts = self.peers.iter().filter_map(|(slot, peer)| {
+            let delay = self.preempt.longest(*slot);
+            (*slot < self.own).then_some(peer.complete_since?.after(delay))
+        });
+        active
+            .handoff
+            .map(|handoff| handoff.until)
+            .into_iter()
+            .chain(active.doubts_until)
+            .chain(active.stop_until)
+            .chain(preempts)
+            .filter(|time| *time > active.since)
+            .min()
+    }
+
+    pub(super) fn update_stance(&mut self) {
+        let stance = match self.state {
+            State::Looking { .. } | State::Candidate(_) => Stance::Park,
+            State::Following { active, .. } => Stance::Redirect(active),
+            State::Active(active) => {
+                let behind = self.known_term > active.term;
+                if active.is_handing_over() || behind || active.doubts_until.is_some() {
+                    Stance::Freeze
+                } else {
+                    Stance::Serve
+                }
+            }
+            State::Leaving { successor, .. } => Stance::Leave(successor),
+            State::Gone => return,
+        };
+        if stance != self.stance {
+            self.stance = stance;
+            self.effects.push_back(Effect::Stance(stance));
+        }
+    }
+}

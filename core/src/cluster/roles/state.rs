@@ -1,0 +1,86 @@
+//! How far a node has come.
+
+use super::event::Origin;
+use crate::cluster::members::Slot;
+use crate::engine::Time;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// `begun`: since when nobody is known to be active.
+    Looking {
+        begun: Time,
+    },
+    /// An active node is known; heard by this node, or only by another one.
+    Following {
+        active: Slot,
+        heard: bool,
+    },
+    Candidate(Candidate),
+    Active(Active),
+    Leaving {
+        successor: Option<Slot>,
+        until: Time,
+    },
+    Gone,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Candidate {
+    pub(super) round: u64,
+    pub(super) origin: Origin,
+    pub(super) begun: Time,
+    pub(super) term: u32,
+    pub(super) written: bool,
+    /// Bits of the peers whose `Fetched` is awaited, and until when.
+    pub(super) awaits: u16,
+    pub(super) until: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Active {
+    /// Of the tokens.
+    pub(super) term: u32,
+    pub(super) since: Time,
+    /// A higher term that is being written; nothing is granted until it is.
+    pub(super) raising: Option<u32>,
+    pub(super) handoff: Option<Round>,
+    /// After a sleep: nothing is done until the peers have spoken or this time has come.
+    pub(super) doubts_until: Option<Time>,
+    /// A successor that was asked in vain, bits.
+    pub(super) refused: u16,
+    /// Once it was told to stop: until when it looks for a successor.
+    pub(super) stop_until: Option<Time>,
+}
+
+impl Active {
+    pub(super) fn is_handing_over(&self) -> bool {
+        self.handoff
+            .is_some_and(|handoff| handoff.step != Step::Offered)
+    }
+}
+
+/// A handoff as the active node sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Round {
+    pub(super) number: u64,
+    pub(super) to: Slot,
+    pub(super) step: Step,
+    pub(super) until: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Offered,
+    Freezing,
+    Frozen,
+}
+
+/// A handoff as the successor sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Accepted {
+    pub(super) from: Slot,
+    pub(super) number: u64,
+    pub(super) term: u32,
+    pub(super) written: bool,
+    pub(super) last: Option<u64>,
+}

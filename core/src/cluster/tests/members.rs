@@ -1,0 +1,62 @@
+//! Goal: locks, queues and tokens come through crashes, stops, sleeps and cuts as behaviour 3 says.
+//! Method: whole members with their engines over a simulated network of frames, and clients that ask
+//! the engine of whatever node serves; what they are told is checked against what they hold.
+
+use super::member_world::{MS, SECOND, World};
+use crate::cluster::*;
+
+#[test]
+fn locks_come_through_crashes_and_stops_with_one_holder_each() {
+    for seed in 0..8 {
+        let mut world = World::new(3, seed + 1);
+        for _ in 0..30 {
+            let index = world.below(3) as usize;
+            let others = (0..3).filter(|other| *other != index);
+            let alive = others.filter(|other| world.nodes[*other].is_some()).count();
+            match world.below(5) {
+                // One that is the last keeps the state.
+                0 if alive > 0 => world.crash(index),
+                1 if alive > 0 => world.give(index, Event::Stop),
+                2 | 3 if world.nodes[index].is_none() => world.start(index),
+                _ => {
+                    let pause = (500 + world.below(6000)) * MS;
+                    world.run(pause);
+                }
+            }
+            // A standby that has just begun has nothing to take over with.
+            world.run(4 * SECOND);
+        }
+        world.settle(&format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn whatever_happens_copies_agree_in_the_end_and_locks_go_on() {
+    for seed in 0..8 {
+        let size = 2 + (seed % 3) as usize;
+        let mut world = World::new(size, 100 + seed);
+        world.split = true;
+        for _ in 0..40 {
+            let (a, b) = (
+                world.below(size as u64) as usize,
+                world.below(size as u64) as usize,
+            );
+            match world.below(9) {
+                0 => world.crash(a),
+                1 | 2 if world.nodes[a].is_none() => world.start(a),
+                3 if a != b => {
+                    world.cuts.insert((a.min(b), a.max(b)));
+                }
+                4 => world.cuts.clear(),
+                5 => world.sleep(a),
+                6 => world.wake(a),
+                7 => world.give(a, Event::Stop),
+                _ => {
+                    let pause = world.below(4000) * MS;
+                    world.run(pause);
+                }
+            }
+        }
+        world.settle(&format!("seed {seed}"));
+    }
+}

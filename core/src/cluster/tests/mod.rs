@@ -1,0 +1,6 @@
+//! Clusters over a simulated network, from the roles alone to whole members.
+
+mod member_world;
+mod members;
+mod role_world;
+mod roles;
