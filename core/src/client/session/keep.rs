@@ -141,9 +141,11 @@ impl Session {
         }
     }
 
+    /// This renewal is over, however it ended: keep-alive has its turn again.
     pub(super) fn forget_keep(&mut self, lock: LockId, id: OperationId) {
         if let Some(held) = self.locks.get_mut(lock) {
             held.keeps.retain(|keep| *keep != id);
+            self.schedule_lock(lock);
         }
     }
 }

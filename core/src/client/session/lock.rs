@@ -108,7 +108,7 @@ impl Session {
         lock
     }
 
-    fn schedule_lock(&mut self, lock: LockId) {
+    pub(super) fn schedule_lock(&mut self, lock: LockId) {
         let due = self.locks.get(lock).and_then(HeldLock::due);
         self.lock_deadlines.set(lock.0.index, due);
     }
@@ -180,7 +180,9 @@ impl Session {
             held.ends = ends;
             held.lease = lease;
         }
-        held.renew_at = kept_at + held.lease.micros() / 3;
+        // A keep that did not move the end does not put the next renewal off either.
+        let lease = held.lease.micros();
+        held.renew_at = held.ends - (lease - lease / 3);
         self.schedule_lock(lock);
         // It may have come when hardly anything of it was left.
         if self

@@ -2,7 +2,7 @@
 //! answered does not matter; each says the same.
 
 use super::choice::Choice;
-use super::keep::Keep;
+use super::keep::{Keep, Owner};
 use super::operation::{Kind, Operation, Place};
 use super::slab::{LockId, OperationId};
 use super::{FaceId, MILLISECOND, Micros, Outcome, SECOND, Session};
@@ -342,7 +342,14 @@ impl Session {
                     self.handle_release_failed(lock);
                 }
             }
-            Kind::Keep(..) | Kind::Cancel(..) => self.fail_operation(id, error),
+            Kind::Keep(_, keep) => {
+                let owner = keep.owner;
+                self.fail_operation(id, error);
+                if let Owner::Caller(lock) = owner {
+                    self.forget_keep(lock, id);
+                }
+            }
+            Kind::Cancel(..) => self.fail_operation(id, error),
             Kind::Acquire(_) | Kind::Query(_) => {}
         }
     }

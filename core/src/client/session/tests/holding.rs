@@ -290,6 +290,63 @@ fn rule_4_9_a_refused_renewal_is_no_end() {
     assert!(world.view(grant.lock).held);
 }
 
+/// Lets time pass while the server answers probes and confirms what keep-alive asks; counts that.
+fn idle_renewed(world: &mut World, time: Micros) -> usize {
+    let mut renewals = 0;
+    let until = world.now + time;
+    while world.now < until {
+        for (index, line) in idle(world, 100 * MS) {
+            world.say(index, &format!("K k ok {}", tag(&line)));
+            renewals += 1;
+        }
+    }
+    renewals
+}
+
+#[test]
+fn rule_4_9_a_keep_that_is_refused_or_given_up_does_not_end_the_renewals() {
+    let mut world = World::up(&["a:1"]);
+    let lock = world.hold("k", 3_000, true).lock;
+    let keep = Ask::KeepLock {
+        lock,
+        lease: Some(Millis(90_000_000)),
+    };
+    let (face, _) = world.ask(keep);
+    let (index, line) = world.all_lines().pop().expect("a keep");
+    world.say(index, &format!("E K k lease {} too long", tag(&line)));
+    assert_eq!(world.error(face), ErrorKind::InvalidArgument);
+    assert!(idle_renewed(&mut world, 10 * S) >= 9);
+
+    let (face, operation) = world.ask(Ask::KeepLock { lock, lease: None });
+    let begun = operation.expect("under way");
+    world.session.cancel(begun, world.now);
+    world.settle();
+    assert_eq!(world.error(face), ErrorKind::Cancelled);
+    world.all_lines();
+    assert!(idle_renewed(&mut world, 10 * S) >= 9);
+    assert_eq!(world.lost, []);
+    assert!(world.view(lock).held);
+}
+
+#[test]
+fn rule_4_9_keeps_with_a_shorter_lease_do_not_put_the_renewals_off() {
+    let mut world = World::up(&["a:1"]);
+    let lock = world.hold("k", 12_000, true).lock;
+    for _ in 0..10 {
+        idle_renewed(&mut world, 3_500 * MS);
+        let keep = Ask::KeepLock {
+            lock,
+            lease: Some(Millis(2_000)),
+        };
+        let (face, _) = world.ask(keep);
+        let (index, line) = world.all_lines().pop().expect("a keep");
+        world.say(index, &format!("K k ok {}", tag(&line)));
+        assert_eq!(world.result(face), Some(Ok(Outcome::Done)));
+    }
+    assert_eq!(world.lost, []);
+    assert!(world.view(lock).held);
+}
+
 #[test]
 fn rule_4_9_taken_is_told_at_once() {
     let mut world = World::up(&["a:1"]);
