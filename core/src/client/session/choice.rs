@@ -178,7 +178,13 @@ impl Session {
                 continue;
             };
             match operation.place {
-                Place::Toward(target) if target == index => self.ask_later(id, now),
+                Place::Toward(target) if target == index => {
+                    // To be sent where nobody can be reached does not count as a move.
+                    if let Some(operation) = self.operations.get_mut(id) {
+                        operation.moves = operation.moves.saturating_sub(1);
+                    }
+                    self.ask_later(id, now);
+                }
                 Place::Toward(_) => self.enqueue(id, operation.place),
                 Place::Waiting => {
                     self.enqueue(id, Place::Waiting);

@@ -5,6 +5,7 @@ use super::connection::{Connection, State};
 use super::operation::{Kind, Place};
 use super::slab::OperationId;
 use super::{MILLISECOND, Micros, SECOND, Session};
+use crate::protocol::Role;
 
 /// Moves in a row that are followed; the next one ends the try.
 const MOVES_MAX: u32 = 8;
@@ -45,7 +46,7 @@ impl Session {
         let connection = &self.connections[index];
         match &self.active {
             Some(active) => connection.leads_to(&active.address),
-            None => connection.role == Some(crate::protocol::Role::Active),
+            None => connection.role == Some(Role::Active),
         }
     }
 
@@ -61,6 +62,12 @@ impl Session {
         let reach = self.reach(&address, now);
         let named = named
             || (self.active.as_ref()).is_some_and(|known| known.named && known.address == address);
+        // What a hello said before is over.
+        for connection in &mut self.connections {
+            if connection.role == Some(Role::Active) && !connection.leads_to(&address) {
+                connection.role = None;
+            }
+        }
         self.active = Some(Active { address, named });
         reach
     }
@@ -221,9 +228,31 @@ impl Session {
         if let Some(active) = &self.active {
             self.recent.doubt_all_but(&active.address, now);
         }
-        if reach == Reach::Up {
-            self.ask_again_there(now);
-            self.ask_doubtful(now);
+        match reach {
+            Reach::Up => {
+                self.ask_again_there(now);
+                self.ask_doubtful(now);
+            }
+            Reach::Failed => self.try_active_soon(),
+            Reach::Coming(_) | Reach::Forbidden => {}
+        }
+    }
+
+    /// The active node has just been out of reach: it may have become active a moment later.
+    fn try_active_soon(&mut self) {
+        let Some(active) = &self.active else {
+            return;
+        };
+        let down = self.connections.iter().position(|connection| {
+            connection.leads_to(&active.address) && matches!(connection.state, State::Down { .. })
+        });
+        if let Some(index) = down
+            && let Some(failed_at) = self.connections[index].failed_at
+        {
+            self.connections[index].state = State::Down {
+                again: Some(failed_at + TRY_AGAIN_AFTER),
+            };
+            self.schedule_connection(index);
         }
     }
 

@@ -192,6 +192,11 @@ impl Session {
                 ..
             } => {
                 if let Some((id, sent, age)) = self.take(index, operation, tag) {
+                    // A request that was waiting there has not been moved in a row.
+                    let accepted = self.connections[index].answered > sent.sequence;
+                    if accepted && let Some(operation) = self.operations.get_mut(id) {
+                        operation.moves = 0;
+                    }
                     self.note_answer(index, sent.sequence, sent.at, false);
                     self.settle_copy(id, sent);
                     if age == Age::Current {

@@ -149,6 +149,66 @@ fn rule_4_4_a_move_to_a_node_out_of_reach_is_asked_again_for_3_s() {
 }
 
 #[test]
+fn rule_4_4_moves_to_a_node_out_of_reach_do_not_count() {
+    // The client was told by its first hello that a is active, and is not told that this is over.
+    let mut world = World::up(&["a:1", "b:1"]);
+    world.cut(1);
+    world.refuse(1);
+    let (face, _) = world.acquire("k", Wait::Forever);
+    let begin = world.now;
+    while world.result(face).is_none() {
+        for (index, line) in world.all_lines() {
+            if line.starts_with('A') {
+                world.say(index, &format!("M A k b:1 {}", tag(&line)));
+            } else {
+                world.say(index, &line);
+            }
+        }
+        if world.pipes.contains_key(&1) {
+            world.refuse(1);
+        }
+        world.pass(MS);
+        assert!(world.now < begin + 10 * S, "but it ends");
+    }
+    assert!(world.now >= begin + 6 * S, "two tries of 3 s each");
+}
+
+#[test]
+fn rule_4_4_moves_with_a_wait_between_them_are_not_in_a_row() {
+    let mut world = World::up(&["a:1", "b:1"]);
+    let (face, _) = world.acquire("k", Wait::Forever);
+    let (mut index, mut line) = world.all_lines().pop().expect("an acquire");
+    for _ in 0..40 {
+        world.say(
+            index,
+            &format!("M A k {} {}", ["b:1", "a:1"][index as usize], tag(&line)),
+        );
+        (index, line) = world.all_lines().pop().expect("it follows at once");
+        assert!(line.starts_with('A'), "{line}");
+        let until = world.now + 7 * S;
+        while world.now < until {
+            world.pass(MS);
+            for (index, probe) in world.all_lines() {
+                world.say(index, &probe);
+            }
+        }
+        assert_eq!(world.result(face), None);
+    }
+    world.say(index, &format!("A k 100 {}", tag(&line)));
+    world.grant(face);
+}
+
+#[test]
+fn rule_4_4_n_for_a_node_that_was_just_out_of_reach_tries_it_soon() {
+    let mut world = cluster();
+    world.cut(0);
+    world.refuse(0);
+    world.say(1, "N a:1");
+    world.pass(150 * MS);
+    assert!(world.pipes.contains_key(&0), "tried again long before 3 s");
+}
+
+#[test]
 fn rule_4_4_n_asks_again_there_for_all_that_is_under_way_elsewhere() {
     let mut world = cluster();
     world.say(2, "N a:1");
