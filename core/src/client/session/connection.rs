@@ -331,7 +331,8 @@ impl Session {
         let every = self.roughly(TRY_EVERY);
         let connection = &mut self.connections[index];
         let answered = connection.answered;
-        if now - connection.up_since < SECOND {
+        // Each thread brings its own look at the clock, so this one may be older.
+        if now.saturating_sub(connection.up_since) < SECOND {
             connection.quick_losses += 1;
         } else {
             connection.quick_losses = 0;

@@ -3,6 +3,14 @@
 use super::*;
 
 #[test]
+fn rule_4_2_news_with_an_older_time_than_the_last_is_no_fault() {
+    let mut world = World::up(&["a:1", "b:1"]);
+    world.now -= MS;
+    world.cut(0);
+    assert!(world.pipes.contains_key(&0), "tried again at once");
+}
+
+#[test]
 fn rule_4_1_two_connections_to_a_single_address_and_one_to_each_of_several() {
     assert_eq!(World::new(&["a:1"]).pipes.len(), 2);
     let world = World::new(&["a:1", "b:1", "c:1"]);
