@@ -133,17 +133,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         .collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.scenario.length));
     play_all(&mut runs, &troupe, arguments.jobs);
-    for run in &mut runs {
-        for _ in 0..TRIES_ALONE {
-            if run.inconclusive {
-                println!(
-                    "{} in {}: the machine was busy elsewhere; once more, alone",
-                    run.scenario.name, run.language
-                );
-                run.play(&troupe);
-            }
-        }
-    }
+    play_again(&mut runs, &troupe);
     Ok(report::all(
         &scenarios,
         &languages,
@@ -151,6 +141,31 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         arguments.verbose,
         begin.elapsed(),
     ))
+}
+
+/// Plays alone what went wrong while the machine was busy elsewhere. What goes wrong alone too is not the machine's
+/// fault in the other languages either.
+fn play_again(runs: &mut [Run<'_>], troupe: &Troupe) {
+    let mut certain: Vec<&str> = Vec::new();
+    for run in runs {
+        let name = run.scenario.name.as_str();
+        for _ in 0..TRIES_ALONE {
+            if run.inconclusive && !certain.contains(&name) {
+                println!(
+                    "{name} in {}: the machine was busy; once more, alone",
+                    run.language
+                );
+                run.play(troupe);
+            }
+        }
+        if run
+            .outcome
+            .as_ref()
+            .is_some_and(|outcome| outcome.failure.is_some())
+        {
+            certain.push(name);
+        }
+    }
 }
 
 fn read_scenarios(folder: &Path) -> Result<Vec<Scenario>, String> {
