@@ -84,6 +84,9 @@ impl fmt::Debug for Address {
     }
 }
 
+/// A client has a connection to each of its servers; more than a cluster can have nodes under several names are a mistake.
+const SERVERS_MAX: usize = 256;
+
 /// Reads lists of addresses separated by commas; an address that stands there twice counts once.
 pub(crate) fn parse_list(texts: &[String]) -> Result<Vec<Address>, Error> {
     let mut addresses: Vec<Address> = Vec::new();
@@ -92,6 +95,12 @@ pub(crate) fn parse_list(texts: &[String]) -> Result<Vec<Address>, Error> {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
+    }
+    if addresses.len() > SERVERS_MAX {
+        return Err(Error::argument(format!(
+            "there are {} addresses of servers; give at most {SERVERS_MAX}",
+            addresses.len()
+        )));
     }
     if addresses.is_empty() {
         return Err(Error::argument(
@@ -140,5 +149,12 @@ mod tests {
             ["a:1", "b:2"]
         );
         assert!(parse_list(&["a:1,,b:2".to_owned()]).is_err());
+        let many = |count| {
+            (0..count)
+                .map(|nth| format!("a{nth}:1"))
+                .collect::<Vec<_>>()
+        };
+        assert!(parse_list(&many(SERVERS_MAX)).is_ok());
+        assert!(parse_list(&many(SERVERS_MAX + 1)).is_err());
     }
 }
