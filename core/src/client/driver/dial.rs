@@ -31,6 +31,8 @@ struct Dial {
 #[derive(Default)]
 struct Others {
     rest: VecDeque<SocketAddr>,
+    /// By then each of them has had its turn.
+    until: Micros,
     /// What went wrong with those before.
     failures: Vec<String>,
     /// They come from a name, so messages say which is meant.
@@ -49,6 +51,7 @@ impl Dials {
         if let Some(literal) = address.literal() {
             let others = Others {
                 rest: VecDeque::from([literal]),
+                until: clock::now() + client.connect_timeout(),
                 ..Others::default()
             };
             return self.try_next(client, connection, others, driver);
@@ -95,6 +98,7 @@ impl Dials {
             Ok(addresses) => {
                 let others = Others {
                     rest: addresses.into(),
+                    until: clock::now() + client.connect_timeout(),
                     named: true,
                     ..Others::default()
                 };
@@ -123,13 +127,14 @@ impl Dials {
             match stream {
                 Ok(stream) => {
                     // Each address gets its share, so that one that is silent leaves time for the others.
-                    let share = client.connect_timeout() / (others.rest.len() as u64 + 1);
+                    let now = clock::now();
+                    let share = others.until.saturating_sub(now) / (others.rest.len() as u64 + 1);
                     let dial = Dial {
                         client,
                         connection,
                         stream,
                         address,
-                        until: clock::now() + share,
+                        until: now + share,
                         others,
                     };
                     self.dials.insert(number, dial);
