@@ -74,9 +74,16 @@ impl Instance {
                     Led::Done(result) => return result,
                     Led::Leave => break,
                     Led::GoOn => {
-                        if let Some((_, go_on)) = check
-                            && !go_on()
-                        {
+                        let Some((_, go_on)) = check else {
+                            continue;
+                        };
+                        let unwinding = Leaving {
+                            instance: self,
+                            connection,
+                        };
+                        let goes_on = go_on();
+                        std::mem::forget(unwinding);
+                        if !goes_on {
                             self.leave(connection);
                             self.abandon(&started);
                             return Err(Error::cancelled());
@@ -186,6 +193,18 @@ impl Wake for Parker {
 
     fn wake_by_ref(self: &Arc<Parker>) {
         self.0.unpark();
+    }
+}
+
+/// Gives the socket back if the thread that reads it unwinds.
+struct Leaving<'a> {
+    instance: &'a Instance,
+    connection: ConnectionId,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.instance.leave(self.connection);
     }
 }
 
