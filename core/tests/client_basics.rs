@@ -375,6 +375,94 @@ fn each_way_to_lose_a_lock_is_told_once() {
     );
 }
 
+/// Runs what might hang.
+fn in_time(what: &str, run: impl FnOnce() + Send + 'static) {
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        run();
+        let _ = ended.send(());
+    });
+    assert_eq!(end.recv_timeout(LIMIT), Ok(()), "{what}");
+}
+
+#[test]
+fn what_a_callback_owns_may_be_a_lock_of_the_same_client() {
+    let server = server();
+    let client = client(&server);
+    let hold = |key: &str| client.acquire(key).wait(LIMIT).call().expect("free");
+    let (outer, inner) = (hold("outer"), hold("inner"));
+    outer.on_lost(move |_| drop(inner));
+    in_time("a lock is dropped with its callback", move || drop(outer));
+
+    let (blocked, inner) = (hold("blocked"), hold("inner"));
+    let acquire = client.acquire("blocked").on_lost(move |_| drop(inner));
+    in_time("a future is dropped with its callback", move || {
+        let mut future = std::pin::pin!(acquire.into_future());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_pending());
+    });
+
+    let inner = hold("inner");
+    let acquire = client.acquire("blocked").wait(Duration::from_millis(20));
+    let acquire = acquire.on_lost(move |_| drop(inner));
+    in_time("an acquire without success drops its callback", move || {
+        acquire.call().expect_err("held");
+    });
+
+    let (left, inner) = (hold("left"), hold("inner"));
+    left.on_lost(move |_| drop(inner));
+    in_time("a lock that is left held drops its callback", move || {
+        left.leave_held();
+    });
+    hold("inner");
+    drop(blocked);
+}
+
+#[test]
+fn futures_that_wait_for_a_loss_leave_nothing_when_they_are_dropped() {
+    struct Count;
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Count>) {}
+    }
+    let server = server();
+    let lock = client(&server).acquire("k").call().expect("free");
+    let count = Arc::new(Count);
+    for _ in 0..100 {
+        let waker = std::task::Waker::from(count.clone());
+        let mut context = std::task::Context::from_waker(&waker);
+        let mut lost = std::pin::pin!(lock.lost());
+        assert!(lost.as_mut().poll(&mut context).is_pending());
+        assert!(lost.as_mut().poll(&mut context).is_pending());
+        assert_eq!(Arc::strong_count(&count), 3, "one for this future");
+    }
+    assert_eq!(Arc::strong_count(&count), 1);
+}
+
+#[test]
+fn a_turn_of_the_event_loop_within_a_callback_of_it_is_harmless() {
+    in_time("a turn within a turn", || {
+        let server = server();
+        let event_loop = Arc::new(fairlock::EventLoop::new().expect("descriptors"));
+        let client = Client::builder()
+            .servers(server.address().to_string())
+            .event_loop(event_loop.clone())
+            .build()
+            .expect("an address");
+        client.connected().call().expect("a server");
+        for _ in 0..50 {
+            let (done, is_done) = mpsc::channel();
+            let inner = event_loop.clone();
+            let _pending = client.inspect("k").submit(move |state| {
+                inner.turn(|| ());
+                done.send(state).expect("the test waits");
+            });
+            while is_done.try_recv().is_err() {
+                event_loop.turn(|| ());
+            }
+        }
+    });
+}
+
 #[test]
 fn closing_ends_everything_at_once_and_clearly() {
     let server = server();

@@ -82,8 +82,8 @@ macro_rules! options_of_a_grant {
             self
         }
 
-        /// Is told, once and on the client's own thread, if the lock is lost; never if it is released
-        /// before. It must not block and must not panic.
+        /// Is told, once, if the lock is lost, on the client's own thread or on one that is just calling
+        /// this client; never if it is released before. It must not block and must not panic.
         pub fn on_lost(mut self, told: impl FnOnce(LostReason) + Send + 'static) -> Self {
             self.wish.on_lost = Some(Box::new(told));
             self
@@ -115,8 +115,8 @@ macro_rules! faces {
             self.into_call().call_checking(every, go_on)
         }
 
-        /// Starts it; `done` gets the result exactly once, on the client's own thread or, if it is known at
-        /// once, on this one. `done` must not block.
+        /// Starts it; `done` gets the result exactly once: on the client's own thread, on one that is just
+        /// calling this client, or, if it is known at once, on this one. `done` must not block.
         pub fn submit(self, done: impl FnOnce(Result<$output, Error>) + Send + 'static) -> Pending {
             self.into_call().submit(done)
         }

@@ -93,8 +93,8 @@ impl<T> Call<T> {
         Ok(finish(outcome, &place))
     }
 
-    /// Starts it; `done` gets the result exactly once, on the client's own thread or, if it is known at
-    /// once, on this one. `done` must not block.
+    /// Starts it; `done` gets the result exactly once: on the client's own thread, on one that is just
+    /// calling this client, or, if it is known at once, on this one. `done` must not block.
     pub fn submit(self, done: impl FnOnce(Result<T, Error>) + Send + 'static) -> Pending
     where
         T: 'static,

@@ -32,7 +32,16 @@ pub(super) struct FaceEntry {
 #[derive(Default)]
 pub(super) struct Watch {
     pub(super) callbacks: Vec<OnLost>,
-    pub(super) wakers: Vec<Waker>,
+    /// Each with the number of its future.
+    pub(super) wakers: Vec<(u64, Waker)>,
+}
+
+/// What came from callers and is not needed any more. Dropping it may run their code, which may call this
+/// client, so that is done without the lock.
+#[derive(Default)]
+pub(super) struct Discarded {
+    callbacks: Vec<OnLost>,
+    wakers: Vec<Waker>,
 }
 
 /// Who reads a socket.
@@ -73,6 +82,9 @@ pub(super) struct Core {
     pub(super) session: Session,
     pub(super) faces: Slab<FaceId, FaceEntry>,
     pub(super) watches: HashMap<LockId, Watch>,
+    /// The number of the latest future that waits for the loss of a lock.
+    pub(super) last_watcher: u64,
+    pub(super) discarded: Discarded,
     pub(super) lines: Vec<Option<Line>>,
     /// When the driver looks for sockets that nobody reads any more.
     pub(super) look_at: Option<Micros>,
@@ -97,6 +109,8 @@ impl Core {
             session,
             faces: Slab::new(),
             watches: HashMap::new(),
+            last_watcher: 0,
+            discarded: Discarded::default(),
             lines: Vec::new(),
             look_at: None,
             finished: false,
@@ -113,19 +127,26 @@ impl Core {
         if !matches!(entry.face, Face::Done(_)) {
             return None;
         }
-        match self.faces.remove(id)?.face {
+        match self.remove_face(id)? {
             Face::Done(result) => Some(result),
             Face::Waiting(_) | Face::Callback(_) => None,
         }
     }
 
+    fn remove_face(&mut self, id: FaceId) -> Option<Face> {
+        let entry = self.faces.remove(id)?;
+        self.discarded.callbacks.extend(entry.on_lost);
+        Some(entry.face)
+    }
+
     /// Nobody waits for this result any more.
     pub(super) fn abandon(&mut self, id: FaceId, operation: Option<OperationId>, now: Micros) {
-        match self.faces.remove(id).map(|entry| entry.face) {
+        match self.remove_face(id) {
             // Granted just now: nobody will have it.
             Some(Face::Done(Ok(Outcome::Locked(grant)))) => self.drop_lock(grant.lock, now),
-            Some(Face::Done(_)) | None => {}
-            Some(Face::Waiting(_) | Face::Callback(_)) => {
+            Some(Face::Done(_) | Face::Callback(_)) | None => {}
+            Some(Face::Waiting(waker)) => {
+                self.discarded.wakers.extend(waker);
                 if let Some(operation) = operation {
                     self.session.cancel(operation, now);
                 }
@@ -134,8 +155,17 @@ impl Core {
     }
 
     pub(super) fn drop_lock(&mut self, lock: LockId, now: Micros) {
-        self.watches.remove(&lock);
+        self.forget_watch(lock);
         self.session.drop_lock(lock, now);
+    }
+
+    /// Nobody is told any more that this lock is lost.
+    pub(super) fn forget_watch(&mut self, lock: LockId) {
+        if let Some(watch) = self.watches.remove(&lock) {
+            self.discarded.callbacks.extend(watch.callbacks);
+            let wakers = watch.wakers.into_iter().map(|(_, waker)| waker);
+            self.discarded.wakers.extend(wakers);
+        }
     }
 
     pub(super) fn line(&mut self, id: ConnectionId) -> Option<&mut Line> {
@@ -166,7 +196,8 @@ impl Core {
                 Effect::Complete { face, result } => self.complete(face, result, after, now),
                 Effect::Lost { lock, reason } => {
                     if let Some(watch) = self.watches.remove(&lock) {
-                        after.wakers.extend(watch.wakers);
+                        let wakers = watch.wakers.into_iter().map(|(_, waker)| waker);
+                        after.wakers.extend(wakers);
                         let told = watch.callbacks.into_iter().map(|told| (told, reason));
                         after.lost.extend(told);
                     }
@@ -204,7 +235,7 @@ impl Core {
                 entry.face = Face::Done(result);
             }
             Face::Callback(done) => {
-                self.faces.remove(id);
+                self.remove_face(id);
                 after.done.push((done, result));
             }
             Face::Done(first) => entry.face = Face::Done(first),

@@ -118,8 +118,6 @@ const FEW: u32 = 4;
 
 impl Instance {
     fn start_client(options: &Options) -> Result<Arc<Instance>, Error> {
-        let driver = Driver::of_this_process()?;
-        let number = driver.new_client();
         let mut chance = [0; 24];
         rustix::rand::getrandom(&mut chance, rustix::rand::GetRandomFlags::empty()).map_err(
             |error| {
@@ -127,6 +125,9 @@ impl Instance {
                 Error::new(crate::error::ErrorKind::ConnectionFailed, text)
             },
         )?;
+        // Nothing fails from here on: the driver waits for this client to be dismissed.
+        let driver = Driver::of_this_process()?;
+        let number = driver.new_client();
         let (id, seed) = chance.split_at(16);
         let mut name = Vec::new();
         NameRef::encode(&options.name, &mut name);
@@ -219,7 +220,9 @@ impl Instance {
             core = self.write(core, index, &mut after, now);
         }
         self.publish(&core);
+        let discarded = std::mem::take(&mut core.discarded);
         drop(core);
+        drop(discarded);
         if deferred && !self.attention.swap(true, Ordering::SeqCst) {
             self.driver.wake();
         }
@@ -267,7 +270,7 @@ impl Instance {
             });
         }
         for waker in wakers {
-            waker.wake();
+            guarded(|| waker.wake());
         }
         for (done, result) in done {
             guarded(|| done(result));
@@ -311,16 +314,21 @@ impl Instance {
         }
         let mut core = self.lock();
         if let Some(result) = core.take_result(started.face) {
+            let discarded = std::mem::take(&mut core.discarded);
+            drop(core);
+            drop(discarded);
             return Poll::Ready(result);
         }
+        let mut before = None;
         if let Some(entry) = core.faces.get_mut(started.face)
             && let Face::Waiting(known) = &mut entry.face
+            && !known.as_ref().is_some_and(|known| known.will_wake(waker))
         {
-            match known {
-                Some(known) => known.clone_from(waker),
-                None => *known = Some(waker.clone()),
-            }
+            before = known.replace(waker.clone());
         }
+        drop(core);
+        // Perhaps the last handle of a task, which owns locks of this client.
+        drop(before);
         Poll::Pending
     }
 
@@ -355,7 +363,7 @@ impl Instance {
     pub(crate) fn leave_held(&self, lock: LockId) {
         let now = clock::now();
         let mut core = self.lock();
-        core.watches.remove(&lock);
+        core.forget_watch(lock);
         core.session.leave_held(lock);
         self.finish(core, After::default(), Writer::Either, now);
     }
@@ -381,16 +389,45 @@ impl Instance {
         }
     }
 
-    pub(crate) fn poll_lost(&self, lock: LockId, waker: &Waker) -> Poll<LostReason> {
-        let mut core = self.lock();
+    /// `watcher` is the number of the future that waits, once it has one.
+    pub(crate) fn poll_lost(
+        &self,
+        lock: LockId,
+        watcher: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Poll<LostReason> {
+        let mut guard = self.lock();
+        let core = &mut *guard;
         if let Some(reason) = core.session.view_lock(lock, 0).and_then(|view| view.lost) {
             return Poll::Ready(reason);
         }
-        let watch = core.watches.entry(lock).or_default();
-        if !watch.wakers.iter().any(|known| known.will_wake(waker)) {
-            watch.wakers.push(waker.clone());
-        }
+        let number = *watcher.get_or_insert_with(|| {
+            core.last_watcher += 1;
+            core.last_watcher
+        });
+        let wakers = &mut core.watches.entry(lock).or_default().wakers;
+        let before = match wakers.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, known)) => Some(std::mem::replace(known, waker.clone())),
+            None => {
+                wakers.push((number, waker.clone()));
+                None
+            }
+        };
+        drop(guard);
+        drop(before);
         Poll::Pending
+    }
+
+    /// This future does not wait any more for the loss of the lock.
+    pub(crate) fn forget_watcher(&self, lock: LockId, number: u64) {
+        let mut core = self.lock();
+        let gone = core.watches.get_mut(&lock).and_then(|watch| {
+            let mut wakers = watch.wakers.iter();
+            let place = wakers.position(|(known, _)| *known == number)?;
+            Some(watch.wakers.swap_remove(place))
+        });
+        drop(core);
+        drop(gone);
     }
 
     /// The last handle is gone.

@@ -166,11 +166,14 @@ impl Lock {
 
     /// Waits until the lock is lost, for ever if it is released instead.
     pub fn lost(&self) -> Lost<'_> {
-        Lost { lock: self }
+        Lost {
+            lock: self,
+            watcher: None,
+        }
     }
 
-    /// Calls `told` once when the lock is lost, on the client's own thread, or on this one and at once
-    /// if it has been lost. Never if the lock is released before. It must not block and must not panic.
+    /// Calls `told` once when the lock is lost, on the client's own thread or on one that is just calling
+    /// this client, or on this one and at once if it has been lost. Never if the lock is released before. It must not block and must not panic.
     pub fn on_lost(&self, told: impl FnOnce(LostReason) + Send + 'static) {
         if let Ok(instance) = self.inner.instance() {
             let told: OnLost = Box::new(told);
@@ -201,15 +204,28 @@ impl fmt::Debug for Lock {
 #[must_use = "futures do nothing unless polled"]
 pub struct Lost<'a> {
     lock: &'a Lock,
+    watcher: Option<u64>,
 }
 
 impl Future for Lost<'_> {
     type Output = LostReason;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LostReason> {
-        match self.lock.inner.instance() {
-            Ok(instance) => instance.poll_lost(self.lock.inner.id, context.waker()),
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LostReason> {
+        let lock = &self.lock.inner;
+        match lock.instance() {
+            Ok(instance) => instance.poll_lost(lock.id, &mut self.watcher, context.waker()),
             Err(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        let lock = &self.lock.inner;
+        if let Some(watcher) = self.watcher
+            && let Ok(instance) = lock.instance()
+        {
+            instance.forget_watcher(lock.id, watcher);
         }
     }
 }
