@@ -4,7 +4,8 @@
 #![cfg(all(feature = "client", feature = "server", unix))]
 #![allow(unsafe_code)]
 
-use fairlock::{Client, ErrorKind, KeyState, Lock, Server};
+use fairlock::{Client, ErrorKind, EventLoop, KeyState, Lock, Server};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -152,6 +153,41 @@ fn forks_under_load_neither_hang_nor_disturb() {
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+#[test]
+fn an_event_loop_of_the_parent_reads_nothing_in_the_child() {
+    let server = server();
+    let event_loop = Arc::new(EventLoop::new().expect("descriptors"));
+    let client = Client::builder()
+        .servers(server.address().to_string())
+        .event_loop(event_loop.clone())
+        .build()
+        .expect("an address");
+    let lock = hold(&client, "k");
+    let (done, is_done) = std::sync::mpsc::channel();
+    let _pending = client
+        .acquire("k")
+        .submit(move |result| done.send(result).expect("the test waits"));
+    assert_eq!(lock.release().call(), Ok(true));
+    // The grant is on its way to the parent.
+    forked(|| {
+        let mut ran = false;
+        for _ in 0..20 {
+            event_loop.turn(|| ran = true);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(ran);
+    });
+    let start = Instant::now();
+    let granted = loop {
+        event_loop.turn(|| ());
+        if let Ok(granted) = is_done.try_recv() {
+            break granted;
+        }
+        assert!(start.elapsed() < Duration::from_secs(1), "somebody read it");
+    };
+    granted.expect("a lock");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 /// One turn of the loop reads so much of a socket at a time.
@@ -72,6 +72,10 @@ impl EventLoop {
 
     /// Reads what has come and runs the callbacks of what is done by it, runs `then`, and writes what was started meanwhile.
     pub fn turn(&self, then: impl FnOnce()) {
+        if !self.is_of_this_process() {
+            // What the descriptor tells of belongs to the parent, and is left to it.
+            return then();
+        }
         locked(&self.writing).turning = true;
         let flush = Flush(self);
         self.read();
@@ -80,7 +84,12 @@ impl EventLoop {
     }
 
     fn read(&self) {
-        let mut reading = locked(&self.reading);
+        let mut reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            // A turn within a callback of another turn, which reads on when that returns.
+            Err(TryLockError::WouldBlock) => return,
+        };
         let Reading {
             poll,
             events,
