@@ -103,7 +103,8 @@ impl EventLoop {
             let (number, index) = Driver::client_and_connection(event.token());
             let client = locked(&self.clients).get(&number).and_then(Weak::upgrade);
             if let Some(client) = client {
-                client.handle_readable_by_loop(index, buffer);
+                let ended = event.is_read_closed() || event.is_error();
+                client.handle_readable_by_loop(index, buffer, ended);
             }
         }
     }

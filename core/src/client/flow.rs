@@ -157,16 +157,17 @@ impl Instance {
     }
 
     /// The driver hears that there is something to read.
-    pub(crate) fn handle_readable(&self, index: u32, buffer: &mut [u8]) {
-        self.read_line(index, buffer, Reader::DriverNow);
+    pub(crate) fn handle_readable(&self, index: u32, buffer: &mut [u8], ended: bool) {
+        self.read_line(index, buffer, Reader::DriverNow, ended);
     }
 
     /// The event loop hears that there is something to read.
-    pub(crate) fn handle_readable_by_loop(&self, index: u32, buffer: &mut [u8]) {
-        self.read_line(index, buffer, Reader::LoopNow);
+    pub(crate) fn handle_readable_by_loop(&self, index: u32, buffer: &mut [u8], ended: bool) {
+        self.read_line(index, buffer, Reader::LoopNow, ended);
     }
 
-    fn read_line(&self, index: u32, buffer: &mut [u8], this: Reader) {
+    /// Reads what is there; with `ended` to the end that the server has made, of which nothing is told again.
+    fn read_line(&self, index: u32, buffer: &mut [u8], this: Reader, ended: bool) {
         let mut core = self.lock();
         loop {
             let Some(Some(line)) = core.lines.get_mut(index as usize) else {
@@ -194,6 +195,9 @@ impl Instance {
                         Reader::Loop(_) | Reader::Nobody(_) => Reader::Loop(now),
                         driver => driver,
                     };
+                    if this == Reader::LoopNow {
+                        line.watch_again(&self.driver.registry);
+                    }
                 }
                 None => return,
             }
@@ -201,7 +205,7 @@ impl Instance {
             let more = self.take_read(&mut core, id, read, buffer, now);
             self.finish(core, After::default(), Writer::Caller, now);
             // The system tells of each arrival, so what comes after a short read makes an event of its own.
-            if !more || !full {
+            if !more || !(full || ended) {
                 return;
             }
             core = self.lock();
@@ -361,6 +365,16 @@ impl Line {
             (Some(_), Some(wanted)) => self.socket.watch_again(registry, wanted),
         };
         self.watched = wanted;
+    }
+
+    /// The event loop has read: what the driver passed over meanwhile, it hears of again.
+    fn watch_again(&mut self, registry: &mio::Registry) {
+        self.watch(registry);
+        if self.reader == Reader::Driver
+            && let Some(interest) = self.watched
+        {
+            let _ = self.socket.watch_again(registry, interest);
+        }
     }
 
     /// The kernel takes no more: the driver goes on when it does.

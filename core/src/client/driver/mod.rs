@@ -251,13 +251,16 @@ impl Thread {
     }
 
     fn step(&mut self, events: &mut Events) -> io::Result<()> {
-        let timeout = self.look_around();
+        let mut timeout = self.look_around();
         if !self.has_users() {
             return Ok(());
         }
-        match self.poll.poll(events, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            other => other?,
+        while let Err(error) = self.poll.poll(events, timeout) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+            // Perhaps the process was stopped until now: the sockets come first all the same.
+            timeout = Some(Duration::ZERO);
         }
         self.driver.sleeping_until.store(0, Ordering::SeqCst);
         // Sockets before deadlines: after a standstill what has come counts before what has not.
@@ -278,7 +281,8 @@ impl Thread {
                 client.handle_writable(index);
             }
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                client.handle_readable(index, &mut self.buffer);
+                let ended = event.is_read_closed() || event.is_error();
+                client.handle_readable(index, &mut self.buffer, ended);
             }
         }
         Ok(())
