@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Builds the addon and runs the tests of the npm package; fast when nothing changed. Arguments go to `node --test`.
 # The compiler that checks the types is fetched once into a cache folder.
+# FAIRLOCK_NODE_PROFILE   dev or release   (default: dev, which checks all invariants; release also looks at the size)
 set -euo pipefail
 cd "$(dirname "$0")"
 
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/fairlock/target}" CARGO_INCREMENTAL=0
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/fairlock/target}" CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+export FAIRLOCK_NODE_PROFILE="${FAIRLOCK_NODE_PROFILE:-dev}"
+built="$CARGO_TARGET_DIR/${FAIRLOCK_NODE_PROFILE/#dev/debug}"
 # The whole workspace, so that every part is built with the same features and dependencies are built once.
-cargo build --quiet --release --manifest-path ../../Cargo.toml --workspace --exclude fairlock-python
-node scripts/build.js --from "$CARGO_TARGET_DIR/release/libfairlock_node.so"
-export FAIRLOCK_BIN="${FAIRLOCK_BIN:-$CARGO_TARGET_DIR/release/fairlock}"
+cargo build --quiet --profile "$FAIRLOCK_NODE_PROFILE" --manifest-path ../../Cargo.toml --workspace --exclude fairlock-python
+node scripts/build.js --from "$built/libfairlock_node.so"
+export FAIRLOCK_BIN="${FAIRLOCK_BIN:-$built/fairlock}"
 
 export FAIRLOCK_NPM_TOOLS="${FAIRLOCK_NPM_TOOLS:-$HOME/.cache/fairlock/npm}"
 if [ ! -x "$FAIRLOCK_NPM_TOOLS/node_modules/.bin/tsc" ] || [ ! -d "$FAIRLOCK_NPM_TOOLS/node_modules/@types/node" ]; then

@@ -39,6 +39,8 @@ const entries = new Uint32Array(512)
 const [FALSE, TRUE, OBJECT, FAILURE, LOST] = [1, 2, 3, 4, 5]
 
 function drain () {
+  // Told at the end: it runs code of the program, and the calls that this begins may get numbers that are still to be settled here.
+  const losses = []
   let count
   do {
     const objects = []
@@ -50,11 +52,12 @@ function drain () {
         case TRUE: settle(number, true); break
         case FALSE: settle(number, false); break
         case FAILURE: settle(number, new Failed(objects[next++])); break
-        case LOST: lost(number, objects[next++]); break
+        case LOST: losses.push([number, objects[next++]]); break
         default: settle(number, undefined)
       }
     }
   } while (count === entries.length / 2)
+  for (const [watch, failure] of losses) lost(watch, failure)
 }
 
 function settle (number, outcome) {

@@ -294,3 +294,19 @@ test('an error thrown by onLost is the program\'s own, and everything goes on', 
   assert.deepEqual(thrown, ['mine'])
   assert.equal(await client.withLock(newKey(), () => 1), 1)
 })
+
+test('calls begun by a listener of a loss get their own outcomes, not those that came with the loss', async (t) => {
+  const client = clientOf(t, server)
+  for (let round = 0; round < 20; round++) {
+    const begun = []
+    const lock = await client.acquire(newKey(), { leaseMs: 20, onLost: () => { for (let at = 0; at < 5; at++) begun.push(client.tryAcquire(newKey())) } })
+    // Losses and outcomes of the same moment are drained together, because the loop is blocked until then.
+    const calls = Array.from({ length: 5 }, (_, at) => client.inspect(newKey()))
+    const until = performance.now() + 40
+    while (performance.now() < until);
+    for (const state of await Promise.all(calls)) assert.equal(state.held, false)
+    await eventually(() => begun.length === 5)
+    for (const granted of await Promise.all(begun)) assert.equal(await granted.release(), true)
+    assert.equal(lock.held, false)
+  }
+})
