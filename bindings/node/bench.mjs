@@ -1,6 +1,8 @@
-// How fast the package is beside the same lines written by hand over a bare socket, against the same server, in turns.
+// How fast the package is beside the same lines written by hand over a bare socket, against the same server, in turns:
+// once as most people would write them (a promise and a write for each request), once as fast as it goes (no
+// promises, one write for all that one read asks for).
 //   node bench.mjs [--rounds 9] [--seconds 1] [--pin]
-// One at a time: acquire, release, again. 64 under way: that many loops at once. Pairs a second, medians of the rounds.
+// `one at a time`: acquire, release, again. `64 under way`: that many loops at once. Pairs a second, medians of the rounds.
 // --pin puts this process on one core and the server on another.
 
 import { execFileSync, fork } from 'node:child_process'
@@ -24,15 +26,18 @@ if (values.server) {
   }
   const workloads = { 'one at a time': 1, '64 under way': 64 }
   for (const [name, together] of Object.entries(workloads)) {
-    const rates = { bare: [], fairlock: [] }
+    const ways = { simple, fastest, fairlock }
+    const rounds = Object.fromEntries(Object.keys(ways).map((way) => [way, []]))
     for (let round = 0; round < Number(values.rounds); round++) {
-      rates.bare.push(await bare(address, together))
-      rates.fairlock.push(await fairlock(address, together))
+      for (const way in ways) rounds[way].push(await ways[way](address, together))
     }
-    const [own, hand] = [rates.fairlock, rates.bare].map((rounds) => median(rounds.map((round) => round.rate)))
-    const ratios = rates.fairlock.map(({ rate }, at) => rate / rates.bare[at].rate)
-    const cpu = (of) => `${median(rates[of].map((rate) => rate.cpu)).toFixed(1)} µs`
-    console.log(`${name}: bare ${Math.round(hand)}/s (${cpu('bare')} of CPU a pair), fairlock ${Math.round(own)}/s (${cpu('fairlock')}), ratio ${median(ratios).toFixed(2)}`)
+    console.log(name)
+    for (const way in ways) {
+      const rate = median(rounds[way].map((round) => round.rate))
+      const cpu = median(rounds[way].map((round) => round.cpu))
+      const ratio = median(rounds.fairlock.map((round, at) => round.rate / rounds[way][at].rate))
+      console.log(`  ${way.padEnd(8)} ${String(Math.round(rate)).padStart(7)}/s  ${cpu.toFixed(1).padStart(5)} µs of CPU a pair  fairlock is ${ratio.toFixed(2)} of it`)
+    }
   }
   server.kill()
 }
@@ -63,15 +68,45 @@ async function fairlock (address, together) {
   return rate
 }
 
-/** One write for all that one read asks for. */
-async function bare (address, together) {
+async function connected (address) {
   const [host, port] = address.split(':')
-  const socket = net.connect(Number(port), host).setNoDelay()
+  const socket = net.connect(Number(port), host).setNoDelay().setEncoding('latin1')
   await once(socket, 'connect')
+  return socket
+}
+
+async function simple (address, together) {
+  const socket = await connected(address)
+  const waiting = new Map()
+  let rest = ''
+  socket.on('data', (data) => {
+    const lines = (rest + data).split('\n')
+    rest = lines.pop()
+    for (const line of lines) {
+      const fields = line.split(' ')
+      waiting.get(fields[1])(fields)
+    }
+  })
+  const ask = (key, line) => new Promise((resolve) => {
+    waiting.set(key, resolve)
+    socket.write(line)
+  })
+  const rate = await measure(together, async (key, goOn) => {
+    do {
+      const [, , token] = await ask(key, `A ${key} 30 0\n`)
+      await ask(key, `R ${key} ${token}\n`)
+    } while (goOn())
+  })
+  socket.destroy()
+  return rate
+}
+
+async function fastest (address, together) {
+  const socket = await connected(address)
   const loops = new Map()
   let rest = ''
   let out = ''
-  socket.setEncoding('latin1').on('data', (data) => {
+  socket.on('data', (data) => {
     const lines = (rest + data).split('\n')
     rest = lines.pop()
     for (const line of lines) {

@@ -59,7 +59,7 @@ test('a pending acquire keeps the process alive until it is settled', async (t) 
 test('once it is aborted, a pending acquire keeps it alive no longer', async (t) => {
   const client = clientOf(t, server)
   const key = newKey()
-  await client.withLock(key, async () => {
+  await client.withLock(key, { keepAlive: true }, async () => {
     await endsWell(`${head} client.acquire('${key}', { signal: AbortSignal.timeout(50) }).catch((error) => console.log(error.name))
       setTimeout(() => {}, 100)`, { output: 'TimeoutError\n' })
     await eventually(async () => await waitersOf(client, key) === 0)
@@ -69,7 +69,7 @@ test('once it is aborted, a pending acquire keeps it alive no longer', async (t)
 test('process.exit with a lock, a waiting call and a server ends at once', async (t) => {
   const client = clientOf(t, server)
   const key = newKey()
-  await client.withLock(key, async () => {
+  await client.withLock(key, { keepAlive: true }, async () => {
     await endsWell(`${head} const own = await Server.start({ listen: '127.0.0.1:0' })
       const lock = await client.acquire('${newKey()}', { keepAlive: true })
       client.acquire('${key}')
@@ -102,7 +102,7 @@ test('a server keeps the process alive until it is stopped, or does not if it is
 test('short scripts that end while they hold or wait: all with code 0, all soon', async (t) => {
   const client = clientOf(t, server)
   const key = newKey()
-  await client.withLock(key, async () => {
+  await client.withLock(key, { keepAlive: true }, async () => {
     const ways = [
       `globalThis.lock = await client.acquire('a')`,
       `client.acquire('${key}'); process.exitCode = 0; setImmediate(() => process.exit())`,

@@ -80,7 +80,7 @@ test(`${rounds} workers started and ended in every phase`, async (t) => {
     `client.close()`,
     `const controller = new AbortController(); client.acquire(workerData.hot, { signal: controller.signal }).catch(() => {}); setImmediate(() => controller.abort())`,
   ]
-  await client.withLock(hot, async () => {
+  await client.withLock(hot, { keepAlive: true }, async () => {
     let next = 0
     await Promise.all(Array.from({ length: 4 }, async () => {
       while (next < rounds) {
