@@ -73,7 +73,7 @@ impl Pair {
             max_keys: 4,
             max_waiters_per_key: 5,
             max_waiters: 9,
-            max_waiting_per_connection: 4,
+            max_waiting_per_connection: 3,
             reattach_grace: Millis(30),
             attempt_memory: Millis(400),
             max_attempts_remembered: 3,

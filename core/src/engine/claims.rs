@@ -156,7 +156,6 @@ impl Engine {
     /// Hands a lock that nobody holds to the first who waits, in this very step. It stays free for a
     /// detached one to come back, and is forgotten if nobody waits.
     pub(super) fn serve(&mut self, now: Time, lock: u32) {
-        self.wheel.catch_up(now);
         while self.locks[lock].holders == NIL {
             let queue = self.locks[lock].queue;
             if queue == NIL {
@@ -202,6 +201,7 @@ impl Engine {
 
     /// Makes the holder of a waiting claim. Its lease begins now.
     pub(super) fn promote(&mut self, now: Time, claim: u32, token: Token) {
+        self.wheel.catch_up(now);
         self.wheel.remove(&mut self.claims, claim);
         let waiter = &self.claims[claim];
         let (place, stage) = (waiter.place(), waiter.stage);

@@ -99,12 +99,14 @@ impl<T> Slab<T> {
 
     /// The values in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let chunks = self.chunks.iter().enumerate();
-        chunks.flat_map(|(index, chunk)| {
-            let values = chunk.iter().flat_map(|values| values.iter().enumerate());
-            values.filter_map(move |(place, value)| {
+        let chunks = self.chunks.iter().zip(&self.used).enumerate();
+        chunks.flat_map(|(index, (chunk, used))| {
+            let places = chunk.iter().flat_map(|values| values.iter().enumerate());
+            let values = places.filter_map(move |(place, value)| {
                 Some((((index << CHUNK_BITS) + place) as u32, value.as_ref()?))
-            })
+            });
+            // The lowest numbers are taken first, so the rest of a chunk is mostly empty.
+            values.take(*used as usize)
         })
     }
 

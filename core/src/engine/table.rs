@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 #[derive(Default)]
 pub(super) struct Table {
     shards: Box<[HashTable<u32>]>,
+    len: usize,
 }
 
 /// The tables use the lowest bits of a hash and the seven highest; these are others.
@@ -21,6 +22,7 @@ impl Table {
         assert!(shards.is_power_of_two() && shards <= 1 << 16);
         Table {
             shards: (0..shards).map(|_| HashTable::new()).collect(),
+            len: 0,
         }
     }
 
@@ -32,6 +34,7 @@ impl Table {
     /// Adds a number that is not there. `hash_of` tells the hash of what a number stands for.
     pub(super) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         let shard = self.shard_of(hash);
+        self.len += 1;
         self.shards[shard].insert_unique(hash, number, |number| hash_of(*number));
     }
 
@@ -42,6 +45,7 @@ impl Table {
             .find_entry(hash, |other| *other == number)
             .expect("what is removed was inserted under the same hash")
             .remove();
+        self.len -= 1;
         if table.capacity() > SMALL && table.len() < table.capacity() / 8 {
             table.shrink_to(table.len() * 2, |number| hash_of(*number));
         }
@@ -61,6 +65,6 @@ impl Table {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(HashTable::len).sum()
+        self.len
     }
 }
