@@ -99,6 +99,9 @@ impl Prepared {
     }
 }
 
+/// How long a term may take to be written when all else has ended.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+
 /// Serves until `shutdown` is ready, and then ends in order.
 pub(crate) fn run(
     prepared: Prepared,
@@ -131,8 +134,8 @@ pub(crate) fn run(
         tracing::info!("stopped");
         Ok(())
     });
-    // A disk that hangs must not hold up the end.
-    runtime.shutdown_background();
+    // A thread that is writing a term ends with the node, but a disk that hangs must not hold up the end for long.
+    runtime.shutdown_timeout(LAST_WRITE);
     result
 }
 
