@@ -204,3 +204,36 @@ fn a_fork_of_a_fork_works_too() {
     });
     hold(&client, "k");
 }
+
+#[test]
+fn a_process_ends_at_once_with_calls_that_wait_and_locks_that_are_held() {
+    let server = server();
+    let observer = Client::new(server.address().to_string()).expect("options");
+    let held = hold(&observer, "k");
+    let start = Instant::now();
+    forked(|| {
+        let client = Client::new(server.address().to_string()).expect("options");
+        let kept = client.acquire("kept").keep_alive().call().expect("free");
+        let waiting = client.clone();
+        std::thread::spawn(move || waiting.acquire("k").call());
+        let _pending = client.acquire("k").submit(|_| {});
+        while waiting_for(&client, "k") < 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::mem::forget(kept);
+        // With everything that the process runs at its end.
+        std::process::exit(0);
+    });
+    assert!(start.elapsed() < Duration::from_secs(5), "nothing keeps it");
+    // Waiting requests of a dead process are out of the queue after the grace.
+    let start = Instant::now();
+    while waiting_for(&observer, "k") > 0 {
+        assert!(start.elapsed() < LIMIT, "the dead still wait");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(held.release().call(), Ok(true));
+}
+
+fn waiting_for(client: &Client, key: &str) -> u64 {
+    client.waiters(key, 1).call().expect("an answer").count
+}

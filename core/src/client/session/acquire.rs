@@ -23,7 +23,8 @@ pub(super) struct Acquire {
     pub(super) attempt: u32,
     /// The end of the budget.
     deadline: Option<Micros>,
-    sent_before: bool,
+    /// The number of the latest copy.
+    sent: Option<u32>,
     /// Tokens of given-up attempts that have been released: none of them is the lock.
     given_back: Vec<Token>,
     /// Granted, but too long ago to be handed out before the lease is confirmed.
@@ -39,6 +40,12 @@ struct Confirming {
 }
 
 impl Acquire {
+    /// A number greater than that of every copy.
+    fn next_attempt(&self) -> u32 {
+        let after = self.sent.map_or(0, |sent| sent.saturating_add(1));
+        self.attempt.max(after)
+    }
+
     pub(super) fn due(&self, place: &Place) -> Option<Micros> {
         let confirmed = self
             .confirming
@@ -77,7 +84,7 @@ impl Session {
             tag,
             attempt: 0,
             deadline,
-            sent_before: false,
+            sent: None,
             given_back: Vec::new(),
             confirming: None,
             tries: Tries::default(),
@@ -111,7 +118,7 @@ impl Session {
             number: acquire.tag,
             attempt: acquire.attempt,
         };
-        acquire.sent_before = true;
+        acquire.sent = Some(tag.attempt);
         let request = Request::Acquire {
             key: acquire.key.as_ref(),
             lease: acquire.lease,
@@ -156,7 +163,7 @@ impl Session {
         else {
             return;
         };
-        let error = if acquire.sent_before {
+        let error = if acquire.sent.is_some() {
             wait_timeout()
         } else {
             self.connection_failed(id)
@@ -227,11 +234,11 @@ impl Session {
             self.remove_operation(confirming.keep);
             self.release_token(acquire.key.clone(), confirming.token, None, now);
         }
-        let copies = operation.current.iter().chain(&operation.older);
-        let Some(last) = copies.map(|sent| sent.tag.attempt).max() else {
+        if operation.current.is_none() && operation.older.is_empty() {
+            // The fate of every copy is known.
             return;
-        };
-        let next = acquire.attempt.max(last.saturating_add(1));
+        }
+        let next = acquire.next_attempt();
         let first = behind.map(|(sent, index)| CancelCopy {
             attempt: sent.tag.attempt,
             connection: index,
@@ -370,8 +377,9 @@ impl Session {
         let Kind::Acquire(acquire) = &mut operation.kind else {
             return;
         };
+        let next = acquire.next_attempt();
         let before = std::mem::replace(&mut acquire.tag, tag);
-        let next = std::mem::replace(&mut acquire.attempt, 0);
+        acquire.attempt = 0;
         let key = acquire.key.clone();
         self.tags.remove(&before);
         self.tags.insert(tag, id);
@@ -380,8 +388,7 @@ impl Session {
                 self.connections[index].take_under_way(urgent);
             }
         }
-        if let Some(last) = older.iter().map(|sent| sent.tag.attempt).max() {
-            let next = next.max(last.saturating_add(1));
+        if !older.is_empty() {
             self.cancel_tag(key, before, next, None, now);
         }
     }

@@ -5,7 +5,7 @@ use super::moved::Reach;
 use super::operation::{Kind, Operation, Place};
 use super::slab::OperationId;
 use super::{Effect, Micros, Session};
-use crate::protocol::Key;
+use crate::protocol::{Key, Role};
 
 /// Where a request goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,10 +35,15 @@ impl Session {
                 return choice;
             }
         }
+        // Where nobody was named, those that have called themselves active in their hello come first.
+        let says_active =
+            |session: &Session, index: usize| session.connections[index].role == Some(Role::Active);
         let own_is_up = self.own_is_up();
+        let usable = |session: &Session, index: usize| session.connections[index].own || !own_is_up;
         self.next_turn(avoid, |session, index| {
-            session.connections[index].own || !own_is_up
+            usable(session, index) && says_active(session, index)
         })
+        .or_else(|| self.next_turn(avoid, usable))
         .map_or(Choice::Nowhere, Choice::Now)
     }
 

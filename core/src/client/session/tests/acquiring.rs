@@ -275,6 +275,23 @@ fn rule_4_5_the_wait_is_never_sent_as_nothing() {
 }
 
 #[test]
+fn rule_4_5_a_time_out_after_a_lost_copy_is_followed_by_a_cancel_with_the_next_attempt() {
+    let mut world = World::up(&["a:1"]);
+    let (face, _) = world.acquire("k", wait_ms(1000));
+    let (index, _) = world.all_lines().pop().expect("sent");
+    world.cut(index);
+    let (index, line) = world.all_lines().pop().expect("sent again");
+    assert_eq!(line, "A k 30 1 #1.1");
+    world.say(index, "T k #1.1");
+    assert_eq!(world.error(face), ErrorKind::WaitTimeout);
+    let (_, line) = world
+        .all_lines()
+        .pop()
+        .expect("the fate of the first is unknown");
+    assert_eq!(line, "C k #1.2");
+}
+
+#[test]
 fn rule_4_5_retry_for_goes_on_when_the_tries_are_used_up() {
     let mut world = World::with(&["a:1"], |settings| settings.retry_for = 10 * S);
     world.accept_all();

@@ -2,14 +2,30 @@
 
 use super::*;
 
-/// Three nodes, the first of which is active; the client does not know yet.
+/// Three nodes, the first of which has become active after the hellos; the client does not know yet.
 fn cluster() -> World {
     let mut world = World::new(&["a:1", "b:1", "c:1"]);
     let peers = "a:1,b:1,c:1";
-    world.accept_as(0, "active", "a:1", peers);
+    world.accept_as(0, "starting", "-", peers);
     world.accept_as(1, "standby", "a:1", peers);
     world.accept_as(2, "standby", "a:1", peers);
     world
+}
+
+#[test]
+fn rule_4_4_the_hello_says_who_is_active() {
+    let mut world = World::new(&["a:1", "b:1", "c:1"]);
+    let peers = "a:1,b:1,c:1";
+    world.accept_as(0, "standby", "b:1", peers);
+    world.accept_as(1, "active", "b:1", peers);
+    world.accept_as(2, "standby", "b:1", peers);
+    for _ in 0..4 {
+        world.acquire("k", Wait::Forever);
+        world.line(1);
+    }
+    world.cut(1);
+    let all = world.all_lines();
+    assert_eq!(all.len(), 4, "the others know the next one: {all:?}");
 }
 
 #[test]

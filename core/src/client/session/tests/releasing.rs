@@ -129,7 +129,7 @@ fn rule_4_3_requests_on_a_key_follow_its_release() {
 #[test]
 fn rule_4_6_what_a_replaced_node_had_confirmed_is_said_once_more() {
     let mut world = World::new(&["a:1", "b:1"]);
-    world.accept_as(0, "active", "a:1", "a:1,b:1");
+    world.accept_as(0, "starting", "-", "a:1,b:1");
     world.accept_as(1, "standby", "a:1", "a:1,b:1");
     // The first request learns who is active.
     let (face, _) = world.acquire("k", Wait::Forever);
