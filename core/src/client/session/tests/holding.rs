@@ -277,6 +277,19 @@ fn rule_4_9_an_unanswered_renewal_is_sent_again_every_twelfth_over_any_connectio
 }
 
 #[test]
+fn rule_4_8_a_keep_whose_connection_breaks_is_sent_again_at_once() {
+    let mut world = World::up(&["a:1"]);
+    let lock = world.hold("k", 3_600_000, false).lock;
+    let (face, _) = world.ask(Ask::KeepLock { lock, lease: None });
+    let (index, _) = world.all_lines().pop().expect("a keep");
+    world.cut(index);
+    let (other, again) = world.all_lines().pop().expect("at once");
+    assert_ne!(other, index);
+    world.say(other, &format!("K k ok {}", tag(&again)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Done)));
+}
+
+#[test]
 fn rule_4_9_a_refused_renewal_is_no_end() {
     let mut world = World::up(&["a:1"]);
     let grant = world.hold("k", 12_000, true);
