@@ -419,6 +419,23 @@ fn what_a_callback_owns_may_be_a_lock_of_the_same_client() {
 }
 
 #[test]
+fn a_blocking_call_in_a_callback_is_refused_and_a_release_in_it_goes_on() {
+    let server = server();
+    let client = client(&server);
+    let lock = client.acquire("k").call().expect("free");
+    let (done, is_done) = mpsc::channel();
+    let inner = client.clone();
+    let _pending = client.inspect("k").submit(move |_| {
+        let error = inner.inspect("k").call().expect_err("it would hang");
+        assert_eq!(error.kind(), &ErrorKind::InvalidArgument);
+        lock.release().call().expect_err("it would hang");
+        done.send(()).expect("the test waits");
+    });
+    is_done.recv_timeout(LIMIT).expect("no hang");
+    client.acquire("k").wait(LIMIT).call().expect("released");
+}
+
+#[test]
 fn futures_that_wait_for_a_loss_leave_nothing_when_they_are_dropped() {
     struct Count;
     impl std::task::Wake for Count {

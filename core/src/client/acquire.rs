@@ -96,7 +96,8 @@ macro_rules! faces {
         /// Does it, blocking this thread.
         ///
         /// # Errors
-        /// As when awaited.
+        /// As when awaited, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) in a callback on the
+        /// client's own thread, where it would wait for itself.
         pub fn call(self) -> Result<$output, Error> {
             self.into_call().call()
         }

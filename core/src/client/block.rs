@@ -3,8 +3,8 @@
 
 use super::acquire::OnLost;
 use super::core::{After, Face, Reader};
-use super::driver::clock;
 use super::driver::socket::Socket;
+use super::driver::{self, clock};
 use super::instance::{Instance, Started, Writer};
 use super::session::{Ask, ConnectionId, OperationId, Outcome};
 use crate::error::Error;
@@ -44,7 +44,13 @@ impl Instance {
         };
         let mut after = After::default();
         core.settle(&mut after, now);
-        let result = core.take_result(face);
+        let mut result = core.take_result(face);
+        if result.is_none() && driver::is_this_thread() {
+            core.abandon(face, operation, now);
+            result = Some(Err(Error::argument(
+                "a blocking call in a callback on the client's own thread would wait for itself; await or submit it there",
+            )));
+        }
         let lead = match (&result, operation) {
             (None, Some(operation)) => self.take_lead(&mut core, operation),
             _ => None,
@@ -137,7 +143,8 @@ impl Instance {
         };
         let led = match result {
             Some(result) => Led::Done(result),
-            None if !came || elsewhere => Led::Leave,
+            // Nor does it read while it runs callbacks of others, which may take their time.
+            None if !came || elsewhere || after.calls_back() => Led::Leave,
             None => {
                 self.finish(core, after, Writer::Caller, now);
                 return Led::GoOn;

@@ -67,7 +67,8 @@ impl<T> Call<T> {
     /// Does it, blocking this thread.
     ///
     /// # Errors
-    /// As when awaited.
+    /// As when awaited, and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) in a callback on the client's
+    /// own thread, where it would wait for itself; a release goes on all the same.
     pub fn call(self) -> Result<T, Error> {
         self.block(None)
     }

@@ -103,6 +103,13 @@ pub(super) struct After {
     pub(super) finished: bool,
 }
 
+impl After {
+    /// Whether code of users is to be run.
+    pub(super) fn calls_back(&self) -> bool {
+        !self.done.is_empty() || !self.lost.is_empty()
+    }
+}
+
 impl Core {
     pub(super) fn new(session: Session) -> Core {
         Core {

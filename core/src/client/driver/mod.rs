@@ -12,6 +12,7 @@ use super::session::{ConnectionId, Micros};
 use crate::error::{Error, ErrorKind};
 use dial::Dials;
 use mio::{Events, Poll, Token, Waker};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -221,8 +222,18 @@ struct Thread {
     buffer: Box<[u8]>,
 }
 
+thread_local! {
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this is the driver's thread, on which nothing may wait for the driver.
+pub(crate) fn is_this_thread() -> bool {
+    DRIVES.get()
+}
+
 impl Thread {
     fn run(mut self) {
+        DRIVES.set(true);
         let mut events = Events::with_capacity(1024);
         while !self.is_done() {
             // A panic is a bug; the other clients of the process need not pay for it.
