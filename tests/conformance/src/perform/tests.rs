@@ -2,6 +2,8 @@
 //! What is right has to pass, and each kind of fault has to be seen.
 
 use super::*;
+use crate::scenario;
+use crate::stage::What;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
