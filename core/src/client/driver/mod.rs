@@ -1,6 +1,7 @@
 //! The one background thread of a process: it waits on the sockets of all clients, makes their connections and
 //! watches their deadlines. It ends with the last client, and never keeps the process from ending.
 
+mod alarm;
 pub(crate) mod clock;
 pub(crate) mod dial;
 pub(crate) mod fork;
@@ -10,6 +11,7 @@ use super::address::Address;
 use super::instance::Instance;
 use super::session::{ConnectionId, Micros};
 use crate::error::{Error, ErrorKind};
+use alarm::Alarm;
 use dial::Dials;
 use mio::{Events, Poll, Token, Waker};
 use std::cell::Cell;
@@ -24,6 +26,8 @@ use std::time::Duration;
 
 /// The token of the driver's own waker.
 const WAKER: Token = Token(usize::MAX);
+/// The token of the driver's own alarm.
+const ALARM: Token = Token(usize::MAX - 1);
 /// Tokens of dials have this bit.
 const DIAL: usize = 1 << (usize::BITS - 2);
 /// A client's token leaves this many bits for its connections.
@@ -160,6 +164,7 @@ impl Driver {
         });
         let thread = Thread {
             link,
+            alarm: Alarm::new(poll.registry(), ALARM)?,
             poll,
             driver: driver.clone(),
             clients: BTreeMap::new(),
@@ -216,6 +221,7 @@ impl Driver {
 struct Thread {
     link: &'static Link,
     poll: Poll,
+    alarm: Alarm,
     driver: Arc<Driver>,
     clients: BTreeMap<usize, Arc<Instance>>,
     dials: Dials,
@@ -277,7 +283,7 @@ impl Thread {
         // Sockets before deadlines: after a standstill what has come counts before what has not.
         for event in events.iter() {
             let token = event.token();
-            if token == WAKER {
+            if token == WAKER || token == ALARM {
                 continue;
             }
             if token.0 & DIAL != 0 {
@@ -317,8 +323,9 @@ impl Thread {
                 if until == Micros::MAX {
                     return None;
                 }
-                let left = until.saturating_sub(clock::now());
-                return Some(Duration::from_micros(left));
+                let now = clock::now();
+                self.alarm.set(until, now);
+                return Some(Duration::from_micros(until.saturating_sub(now)));
             }
             self.driver.sleeping_until.store(0, Ordering::SeqCst);
         }
