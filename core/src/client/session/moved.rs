@@ -167,7 +167,10 @@ impl Session {
         now: Micros,
     ) {
         let reach = self.learn_active(address, false, now);
-        let sender = self.connections[from].address.clone();
+        let sender = &mut self.connections[from];
+        // It is not active, wherever the client may follow and whatever its hello said.
+        sender.role = sender.role.filter(|role| *role != Role::Active);
+        let sender = sender.address.clone();
         let Some(operation) = self.operations.get_mut(id) else {
             return;
         };

@@ -104,6 +104,21 @@ fn rule_4_4_listed_follows_only_its_own_list() {
 }
 
 #[test]
+fn rule_4_4_who_moves_a_request_is_not_active_also_where_the_move_is_not_followed() {
+    let mut world = World::with(&["a:1", "b:1"], |settings| settings.listed_only = true);
+    world.accept_as(0, "active", "a:1", "a:1");
+    world.accept_as(1, "standby", "a:1", "a:1");
+    world.acquire("k", Wait::Forever);
+    let line = world.line(0);
+    world.say(0, &format!("M A k z:9 {}", tag(&line)));
+    world.pass(20 * MS);
+    assert!(
+        world.line(1).starts_with('A'),
+        "the other one is asked, too"
+    );
+}
+
+#[test]
 fn rule_4_4_moves_in_a_circle_are_bounded_and_slow_down() {
     let mut world = World::up(&["a:1", "b:1"]);
     let (face, _) = world.acquire("k", Wait::Forever);
