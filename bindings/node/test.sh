@@ -8,8 +8,10 @@ cd "$(dirname "$0")"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/fairlock/target}" CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 export FAIRLOCK_NODE_PROFILE="${FAIRLOCK_NODE_PROFILE:-dev}"
 built="$CARGO_TARGET_DIR/${FAIRLOCK_NODE_PROFILE/#dev/debug}"
-# The whole workspace, so that every part is built with the same features and dependencies are built once.
-cargo build --quiet --profile "$FAIRLOCK_NODE_PROFILE" --manifest-path ../../Cargo.toml --workspace --exclude fairlock-python
+# For development the whole workspace, so that every part is built with the same features and dependencies are built once.
+what=(--workspace --exclude fairlock-python)
+[ "$FAIRLOCK_NODE_PROFILE" = dev ] || what=(--package fairlock-node --package fairlock-server)
+cargo build --quiet --profile "$FAIRLOCK_NODE_PROFILE" --manifest-path ../../Cargo.toml "${what[@]}"
 node scripts/build.js --from "$built/libfairlock_node.so"
 export FAIRLOCK_BIN="${FAIRLOCK_BIN:-$built/fairlock}"
 

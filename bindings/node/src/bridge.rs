@@ -98,7 +98,7 @@ impl Back {
         }
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // Refused only by an environment that is ending; its bridge drops the list.
         let _ = locked(&self.wake).call((), ThreadsafeFunctionCallMode::NonBlocking);
     }

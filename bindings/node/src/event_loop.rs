@@ -119,23 +119,25 @@ pub(crate) fn watch(env: &Env, back: Arc<Back>, drain: sys::napi_value) -> Optio
 
 /// Something has come: reads it, and hands what is done to JavaScript in the same turn of the loop.
 unsafe extern "C" fn readable(handle: Handle, _status: c_int, _events: c_int) {
+    let Some(libuv) = Libuv::of_this_process() else {
+        return;
+    };
+    // SAFETY: libuv calls this with the handle that was started, on the thread of its loop, and the data of it is the
+    // watch until it is closed, which is never done from within. The watch is only read.
+    let watch = unsafe { &*(libuv.data)(handle).cast::<Watch>() };
+    watch.back.hush();
     // A panic is a bug and must not reach C.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: libuv calls this with the handle that was started, on the thread of its loop, and the data of it is the
-        // watch until it is closed. The watch is only read.
-        unsafe {
-            let Some(libuv) = Libuv::of_this_process() else {
-                return;
-            };
-            let watch = &*(libuv.data)(handle).cast::<Watch>();
-            watch.back.hush();
-            watch.event_loop.turn(|| {
-                if watch.back.speak() {
-                    call_drain(watch);
-                }
-            });
-        }
+    let turned = catch_unwind(AssertUnwindSafe(|| {
+        watch.event_loop.turn(|| {
+            if watch.back.speak() {
+                // SAFETY: this is the thread of the environment, and libuv runs no callback from within JavaScript.
+                unsafe { call_drain(watch) };
+            }
+        });
     }));
+    if turned.is_err() && watch.back.speak() {
+        watch.back.wake();
+    }
 }
 
 /// SAFETY: on the thread of the environment, with no JavaScript running.
