@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here decides about locks, retries or time; that is the crate `fairlock`, the same for every language.
-//! A call that takes time gives JavaScript a number at once, and its outcome comes back under it through the [`bridge`].
+//! A call that takes time gives JavaScript a number at once, and its outcome comes back under it through the `bridge`.
 
 // napi exports nothing into a test build, so there nothing of this is used.
 #![cfg_attr(test, allow(dead_code, unused_imports))]
