@@ -4,6 +4,9 @@
 //! that the loop watches; the loop then settles all futures of the list in one go. The background thread never
 //! takes the GIL, so it cannot be held up by Python, nor stand in the way of an interpreter that ends.
 //!
+//! Clients that are made on a running loop are read by that loop itself: their sockets wake it, and no thread is between
+//! them. Only if the loop is late, or for clients made elsewhere, the background thread reads.
+//!
 //! ```text
 //!   start_*() ──▶ core ──▶ background thread ──▶ Reply::send ──▶ list ──▶ drain() ──▶ future.set_result()
 //!   (loop)                                                  └─▶ byte ──▶ loop's reader ─┘
@@ -14,16 +17,18 @@
 //! thereby their requests with it.
 
 use crate::arguments::KeyObject;
-use crate::border::lock;
+use crate::border::{guard, lock};
 use crate::error;
 use crate::lock::OnLost;
+use fairlock::EventLoop;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Makes the Python value of an outcome, on the loop's thread.
 type Outcome = Box<dyn FnOnce(Settling<'_, '_>) -> PyResult<Py<PyAny>> + Send>;
@@ -66,22 +71,30 @@ enum Event {
 
 /// The part of a bridge that the background thread sees. No Python object is in it.
 struct Shared {
-    /// Nothing once the bridge is gone: what comes later is dropped, and a lock in it thereby released.
-    events: Mutex<Option<Vec<Event>>>,
+    inbox: Mutex<Inbox>,
     bell: UnixStream,
+}
+
+#[derive(Default)]
+struct Inbox {
+    events: Vec<Event>,
+    /// The loop is about to look anyway.
+    awaited: bool,
+    /// The bridge is gone: what comes is dropped, and a lock in it thereby released.
+    closed: bool,
 }
 
 impl Shared {
     fn push(&self, event: Event) {
-        let mut open = lock(&self.events);
-        let Some(events) = &mut *open else {
+        let mut inbox = lock(&self.inbox);
+        if inbox.closed {
             // Out of the lock before the event is dropped, which may make more of them.
-            drop(open);
+            drop(inbox);
             return;
-        };
-        let first = events.is_empty();
-        events.push(event);
-        drop(open);
+        }
+        let first = inbox.events.is_empty() && !inbox.awaited;
+        inbox.events.push(event);
+        drop(inbox);
         if first {
             // It can only fail for want of a reader, and then nobody waits, or for want of room, and then a byte is there.
             let _ = (&self.bell).write(&[1]);
@@ -95,6 +108,7 @@ pub(crate) struct Bridge {
     shared: Arc<Shared>,
     ear: UnixStream,
     waiting: Mutex<Waiting>,
+    event_loop: OnceLock<Arc<EventLoop>>,
 }
 
 /// The futures under way. A place is used again once its reply has come, and each reply comes exactly once.
@@ -129,11 +143,12 @@ impl Bridge {
         ear.set_nonblocking(true)?;
         Ok(Bridge {
             shared: Arc::new(Shared {
-                events: Mutex::new(Some(Vec::new())),
+                inbox: Mutex::default(),
                 bell,
             }),
             ear,
             waiting: Mutex::default(),
+            event_loop: OnceLock::new(),
         })
     }
 
@@ -146,21 +161,54 @@ impl Bridge {
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         // First the byte, then the list: what comes in between is in the list, or rings again.
         let _ = (&self.ear).read(&mut [0; 16]);
-        let events = lock(&self.shared.events).as_mut().map(std::mem::take);
-        let mut failed = Ok(());
-        for event in events.into_iter().flatten() {
-            match event {
-                Event::Call(call) => call(py),
-                Event::Done(place, outcome) => {
-                    let expected = lock(&self.waiting).remove(place);
-                    if let Some(expected) = expected {
-                        // A future that cannot be settled must not keep the others from it.
-                        failed = self.settle(py, expected, outcome).and(failed);
-                    }
-                }
-            }
+        self.settle_all(py).map(drop)
+    }
+
+    /// A descriptor of the sockets of clients that this loop reads for: when it is readable, `turn` is due. `None` if the
+    /// loop watches it already.
+    fn watch(&self) -> PyResult<Option<i32>> {
+        if self.event_loop.get().is_some() {
+            return Ok(None);
         }
-        failed
+        let event_loop = self.event_loop.get_or_init({
+            let event_loop = Arc::new(EventLoop::new()?);
+            || event_loop
+        });
+        Ok(Some(event_loop.as_raw_fd()))
+    }
+
+    /// Reads for the clients of this loop, and settles the futures of what has ended. The tasks that go on then, and what they
+    /// ask for, come before `end_turn`, which writes all of that at once.
+    fn turn(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, bridge) = (slf.py(), slf.get());
+        guard(py, || {
+            let Some(event_loop) = bridge.event_loop.get() else {
+                return Ok(());
+            };
+            lock(&bridge.shared.inbox).awaited = true;
+            event_loop.begin_turn();
+            lock(&bridge.shared.inbox).awaited = false;
+            let settled = bridge.settle_all(py);
+            if matches!(settled, Ok(0)) {
+                event_loop.end_turn();
+            } else {
+                running_loop(py)?.call_method1(
+                    intern!(py, "call_soon"),
+                    (slf.getattr(intern!(py, "end_turn"))?,),
+                )?;
+            }
+            settled.map(drop)
+        })
+    }
+
+    /// Writes what the clients of this loop were asked for since the turn began.
+    fn end_turn(&self, py: Python<'_>) -> PyResult<()> {
+        guard(py, || {
+            if let Some(event_loop) = self.event_loop.get() {
+                event_loop.end_turn();
+            }
+            Ok(())
+        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -220,6 +268,32 @@ impl Bridge {
         Ok(())
     }
 
+    /// What reads for clients that are made on this loop, if it does.
+    pub(crate) fn event_loop(&self) -> Option<Arc<EventLoop>> {
+        self.event_loop.get().cloned()
+    }
+
+    /// Settles what has ended, and says how much that was.
+    fn settle_all(&self, py: Python<'_>) -> PyResult<usize> {
+        let events = std::mem::take(&mut lock(&self.shared.inbox).events);
+        let mut settled = Ok(events.len());
+        for event in events {
+            match event {
+                Event::Call(call) => call(py),
+                Event::Done(place, outcome) => {
+                    let expected = lock(&self.waiting).remove(place);
+                    if let Some(expected) = expected
+                        && let Err(error) = self.settle(py, expected, outcome)
+                    {
+                        // A future that cannot be settled must not keep the others from it.
+                        settled = Err(error);
+                    }
+                }
+            }
+        }
+        settled
+    }
+
     /// A way to have something called on the loop's thread, from any thread.
     pub(crate) fn caller(&self) -> Caller {
         Caller(self.shared.clone())
@@ -228,9 +302,20 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        let left = lock(&self.shared.events).take();
+        if let Some(event_loop) = self.event_loop.get() {
+            event_loop.retire();
+        }
+        let mut inbox = lock(&self.shared.inbox);
+        inbox.closed = true;
+        let left = std::mem::take(&mut inbox.events);
+        drop(inbox);
         drop(left);
     }
+}
+
+fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    GET.import(py, "asyncio", "get_running_loop")?.call0()
 }
 
 /// The answer that one operation owes its future. Dropped unsent, it says so: no task waits for ever.

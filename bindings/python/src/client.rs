@@ -1,12 +1,14 @@
 //! The client whose calls block.
 
-use crate::arguments::{Key, Limit, Seconds, Secret, Servers, TokenNumber, follow_moves};
+use crate::arguments::{self, Key, Limit, Seconds, Secret, Servers, TokenNumber};
 use crate::border::{blocking, guard};
+use crate::bridge::Bridge;
 use crate::error;
 use crate::lock::{Lock, OnLost};
 use crate::options::Options;
 use crate::scope::LockScope;
 use crate::view;
+use fairlock::ClientBuilder;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
@@ -31,34 +33,16 @@ impl Client {
         retry_for: Option<Seconds>,
         follow_moves: Option<&str>,
     ) -> PyResult<Client> {
-        let mut builder = fairlock::Client::builder();
-        if let Some(servers) = servers {
-            builder = builder.servers(Vec::from(servers));
-        }
-        if let Some(name) = name {
-            builder = builder.name(name);
-        }
-        if let Some(secret) = secret {
-            builder = builder.secret(Vec::from(secret));
-        }
-        if let Some(file) = secret_file {
-            builder = builder.secret_file(file);
-        }
-        if let Some(Seconds(time)) = connect_timeout {
-            builder = builder.connect_timeout(time);
-        }
-        if let Some(Seconds(time)) = retry_for {
-            builder = builder.retry_for(time);
-        }
-        if let Some(text) = follow_moves {
-            builder = builder.follow_moves(self::follow_moves(text)?);
-        }
-        guard(py, || {
-            let core = builder
-                .build()
-                .map_err(|error| error::to_python(py, &error))?;
-            Ok(Client { core })
-        })
+        let builder = builder(
+            servers,
+            name,
+            secret,
+            secret_file,
+            connect_timeout,
+            retry_for,
+            follow_moves,
+        )?;
+        Client::build(py, builder)
     }
 
     /// Waits until a connection is up, at most for the connect time-out.
@@ -231,6 +215,15 @@ impl Client {
 }
 
 impl Client {
+    fn build(py: Python<'_>, builder: ClientBuilder) -> PyResult<Client> {
+        guard(py, || {
+            let core = builder
+                .build()
+                .map_err(|error| error::to_python(py, &error))?;
+            Ok(Client { core })
+        })
+    }
+
     pub(crate) fn locks_call(
         &self,
         prefix: Option<&Key<'_>>,
@@ -241,4 +234,71 @@ impl Client {
         let after = after.map(Key::bytes).transpose()?;
         Ok(self.core.locks(prefix, after, limit))
     }
+}
+
+/// A client that is read by the event loop of `bridge`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the options of a client")]
+pub(crate) fn client_of_loop(
+    py: Python<'_>,
+    bridge: Option<&Bound<'_, Bridge>>,
+    servers: Option<Servers>,
+    name: Option<String>,
+    secret: Option<Secret>,
+    secret_file: Option<PathBuf>,
+    connect_timeout: Option<Seconds>,
+    retry_for: Option<Seconds>,
+    follow_moves: Option<&str>,
+) -> PyResult<Client> {
+    let builder = builder(
+        servers,
+        name,
+        secret,
+        secret_file,
+        connect_timeout,
+        retry_for,
+        follow_moves,
+    )?;
+    let event_loop = bridge.and_then(|bridge| bridge.get().event_loop());
+    Client::build(
+        py,
+        match event_loop {
+            Some(event_loop) => builder.event_loop(event_loop),
+            None => builder,
+        },
+    )
+}
+
+fn builder(
+    servers: Option<Servers>,
+    name: Option<String>,
+    secret: Option<Secret>,
+    secret_file: Option<PathBuf>,
+    connect_timeout: Option<Seconds>,
+    retry_for: Option<Seconds>,
+    follow_moves: Option<&str>,
+) -> PyResult<ClientBuilder> {
+    let mut builder = fairlock::Client::builder();
+    if let Some(servers) = servers {
+        builder = builder.servers(Vec::from(servers));
+    }
+    if let Some(name) = name {
+        builder = builder.name(name);
+    }
+    if let Some(secret) = secret {
+        builder = builder.secret(Vec::from(secret));
+    }
+    if let Some(file) = secret_file {
+        builder = builder.secret_file(file);
+    }
+    if let Some(Seconds(time)) = connect_timeout {
+        builder = builder.connect_timeout(time);
+    }
+    if let Some(Seconds(time)) = retry_for {
+        builder = builder.retry_for(time);
+    }
+    if let Some(text) = follow_moves {
+        builder = builder.follow_moves(arguments::follow_moves(text)?);
+    }
+    Ok(builder)
 }

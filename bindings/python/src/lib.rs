@@ -28,7 +28,7 @@ mod _fairlock {
     #[pymodule_export]
     use crate::{
         bridge::Bridge,
-        client::Client,
+        client::{Client, client_of_loop},
         fence::Fence,
         lock::Lock,
         scope::LockScope,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub struct EventLoop {
     reading: Mutex<Reading>,
     writing: Mutex<Writing>,
     clients: Mutex<BTreeMap<usize, Weak<Instance>>>,
+    retired: AtomicBool,
 }
 
 struct Reading {
@@ -67,20 +69,52 @@ impl EventLoop {
             }),
             writing: Mutex::default(),
             clients: Mutex::default(),
+            retired: AtomicBool::new(false),
         })
     }
 
     /// Reads what has come and runs the callbacks of what is done by it, runs `then`, and writes what was started meanwhile.
     pub fn turn(&self, then: impl FnOnce()) {
-        if !self.is_of_this_process() {
-            // What the descriptor tells of belongs to the parent, and is left to it.
-            return then();
-        }
-        locked(&self.writing).turning = true;
-        let flush = Flush(self);
-        self.read();
+        let end = EndOfTurn(self);
+        self.begin_turn();
         then();
-        drop(flush);
+        drop(end);
+    }
+
+    /// The first half of a [`turn`](Self::turn), for loops that run what follows from the callbacks only after they have returned.
+    /// What is started from now on is written by [`end_turn`](Self::end_turn), or by the client's own thread if that is late.
+    pub fn begin_turn(&self) {
+        if self.is_of_this_process() && self.reads() {
+            // What the descriptor of another process tells of belongs to that one, and is left to it.
+            locked(&self.writing).turning = true;
+            self.read();
+        }
+    }
+
+    /// The second half of a turn.
+    pub fn end_turn(&self) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        let clients = {
+            let mut writing = locked(&self.writing);
+            writing.turning = false;
+            std::mem::take(&mut writing.clients)
+        };
+        for client in clients.iter().filter_map(Weak::upgrade) {
+            client.write_lines();
+        }
+    }
+
+    /// The loop turns no more: from now on the clients' own thread reads for them alone.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::SeqCst);
+        self.end_turn();
+    }
+
+    /// Whether the loop still turns.
+    pub(super) fn reads(&self) -> bool {
+        !self.retired.load(Ordering::SeqCst)
     }
 
     fn read(&self) {
@@ -140,18 +174,11 @@ impl EventLoop {
 }
 
 /// Ends a turn, also one that unwinds.
-struct Flush<'a>(&'a EventLoop);
+struct EndOfTurn<'a>(&'a EventLoop);
 
-impl Drop for Flush<'_> {
+impl Drop for EndOfTurn<'_> {
     fn drop(&mut self) {
-        let clients = {
-            let mut writing = locked(&self.0.writing);
-            writing.turning = false;
-            std::mem::take(&mut writing.clients)
-        };
-        for client in clients.iter().filter_map(Weak::upgrade) {
-            client.write_lines();
-        }
+        self.0.end_turn();
     }
 }
 

@@ -290,7 +290,9 @@ impl Instance {
     pub(crate) fn start(&self, ask: Ask, on_lost: Option<OnLost>, face: Face) -> Started {
         let now = clock::now();
         let mut core = self.lock();
-        if let Some(event_loop) = &self.event_loop {
+        if let Some(event_loop) = &self.event_loop
+            && event_loop.reads()
+        {
             self.lend_lines(&mut core, event_loop, now);
         }
         let face = core.insert_face(face, on_lost);
@@ -459,7 +461,8 @@ impl Instance {
             core.session.handle_due(now);
             self.take_back_lines(&mut core, now);
         }
-        if asked {
+        // The end of a turn of the event loop may be late.
+        if asked || (due && self.event_loop.is_some()) {
             after.writes = core.open_lines();
         }
         self.finish(core, after, Writer::Caller, now);

@@ -269,6 +269,15 @@ class Bridge:
     def drain(self) -> None:
         """Settles the futures of all operations that have ended."""
 
+    def watch(self) -> int | None:
+        """A descriptor of sockets that this loop reads for; `None` if it watches it already."""
+
+    def turn(self) -> None:
+        """Reads for the clients of this loop, and settles the futures of what has ended."""
+
+    def end_turn(self) -> None:
+        """Writes what the clients of this loop were asked for since the turn began."""
+
 @final
 class Operation:
     """An operation under way."""
@@ -276,6 +285,16 @@ class Operation:
     def cancel(self) -> None:
         """Gives up: nothing is left on the server. A release goes on all the same."""
 
+def client_of_loop(
+    bridge: Bridge | None,
+    servers: str | Sequence[str] | None,
+    name: str | None,
+    secret: str | bytes | None,
+    secret_file: str | os.PathLike[str] | None,
+    connect_timeout: float | None,
+    retry_for: float | None,
+    follow_moves: str | None,
+) -> Client: ...
 def abandon(lock: Lock) -> None: ...
 def start_acquire(
     client: Client,
