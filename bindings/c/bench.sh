@@ -7,8 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-9} seconds=${2:-1}
 target=${CARGO_TARGET_DIR:-target}
-cargo build --quiet --release --workspace --exclude fairlock-python
-cargo build --quiet --release -p fairlock-c --example bench
+cargo build --quiet --release -p fairlock-c -p fairlock-server --lib --bins --example bench
 
 work=$(mktemp -d)
 trap 'kill "$server" 2>/dev/null; rm -rf "$work"' EXIT
