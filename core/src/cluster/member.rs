@@ -62,7 +62,7 @@ pub enum Output {
     Note(Note),
 }
 
-/// See the [module](self).
+/// A node as a member of its cluster: its role, and the copying of the state both ways. Requests go past it.
 #[derive(Debug)]
 pub struct Member {
     members: Members,

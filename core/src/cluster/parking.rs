@@ -35,7 +35,7 @@ pub enum Overdue {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// See the [module](self).
+/// Requests that wait for an active node, in the order in which they came.
 #[derive(Debug)]
 pub struct Parking {
     timeout: Millis,

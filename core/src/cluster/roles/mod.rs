@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 /// The last term there can be: a token is below 2⁶³.
 const LAST_TERM: u32 = (1 << 31) - 1;
 
-/// The roles as one node sees them. See the [module](self).
+/// The roles as one node sees them: events in, effects out, the rules looked at after each.
 #[derive(Clone, Debug)]
 pub struct Roles {
     own: Slot,
