@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import fairlock
 
@@ -57,8 +58,8 @@ class Lines(asyncio.Protocol):
         self.rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transport is one without deriving from `asyncio.Transport`.
+        self.transport = cast(asyncio.Transport, transport)
         self.loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
