@@ -14,7 +14,7 @@ pub mod protocol;
 pub use client::{
     Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, EventLoop,
     FollowMoves, HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending, Running, Status,
-    TryAcquire, Waiter, Waiters, blocking, wait_for_background_thread,
+    TryAcquire, Waiter, Waiters, blocking, fork_generation, wait_for_background_thread,
 };
 pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason};
 pub use fence::Fence;

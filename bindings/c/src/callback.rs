@@ -4,9 +4,9 @@
 use crate::lock::fairlock_lock;
 use crate::report::{Failure, Outcome};
 use crate::status::{fairlock_lost_reason, fairlock_status, fairlock_status::*};
+use fairlock::fork_generation;
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -71,8 +71,8 @@ fn run(callback: impl FnOnce()) {
 /// The callbacks of a client that have not returned yet, so that closing it can wait for them.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// The process in the upper half, their number in the lower one: what a fork left behind in the
-    /// child never comes back, so the child counts anew.
+    /// The generation of the process in the upper half, their number in the lower one: what a fork left
+    /// behind in the child never comes back, so the child counts anew.
     state: AtomicU64,
     awaited: AtomicBool,
     mutex: Mutex<()>,
@@ -80,13 +80,13 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    fn begin(&self, process: u32) {
+    fn begin(&self, generation: u32) {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
-            let next = if of(state) == process {
+            let next = if of(state) == generation {
                 state + 1
             } else {
-                (u64::from(process) << 32) + 1
+                (u64::from(generation) << 32) + 1
             };
             match self.state.compare_exchange_weak(
                 state,
@@ -110,12 +110,12 @@ impl Calls {
 
     /// Waits until every callback has returned.
     pub(crate) fn wait(&self) {
-        let process = process::id();
+        let generation = fork_generation();
         self.awaited.store(true, Ordering::SeqCst);
         let mut lock = guard(&self.mutex);
         loop {
             let state = self.state.load(Ordering::SeqCst);
-            if of(state) != process || state as u32 == 0 {
+            if of(state) != generation || state as u32 == 0 {
                 return;
             }
             lock = self.none.wait(lock).unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,7 @@ impl Calls {
     }
 }
 
-/// The process of a [`Calls::state`].
+/// The generation in a [`Calls::state`].
 fn of(state: u64) -> u32 {
     (state >> 32) as u32
 }
@@ -137,7 +137,7 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Owed {
     callback: Answer,
     data: Data,
-    process: u32,
+    generation: u32,
     calls: Arc<Calls>,
 }
 
@@ -151,12 +151,12 @@ pub(crate) enum Answer {
 
 impl Owed {
     pub(crate) fn new(callback: Answer, data: *mut c_void, calls: &Arc<Calls>) -> Owed {
-        let process = process::id();
-        calls.begin(process);
+        let generation = fork_generation();
+        calls.begin(generation);
         Owed {
             callback,
             data: Data(data),
-            process,
+            generation,
             calls: calls.clone(),
         }
     }
@@ -169,7 +169,7 @@ impl Owed {
 
     fn answer(&mut self, outcome: Outcome<Option<Box<fairlock_lock>>>) {
         let callback = std::mem::replace(&mut self.callback, Answer::Paid);
-        if matches!(callback, Answer::Paid) || self.process != process::id() {
+        if matches!(callback, Answer::Paid) || self.generation != fork_generation() {
             return;
         }
         run(|| {
@@ -209,7 +209,7 @@ impl Drop for Owed {
 pub(crate) struct Listener {
     state: Mutex<Listening>,
     returned: Condvar,
-    process: u32,
+    generation: u32,
 }
 
 #[derive(Default)]
@@ -227,14 +227,14 @@ impl Listener {
         Arc::new(Listener {
             state: Mutex::default(),
             returned: Condvar::new(),
-            process: process::id(),
+            generation: fork_generation(),
         })
     }
 
     /// Puts a callback in the place of the one before. If the lock has been lost already it is told
     /// on this thread, before this returns.
     pub(crate) fn replace(&self, callback: fairlock_lost_callback, data: *mut c_void) {
-        if self.process != process::id() {
+        if self.generation != fork_generation() {
             return;
         }
         let this = this_thread();
@@ -251,7 +251,7 @@ impl Listener {
 
     /// The lock is lost.
     pub(crate) fn lost(&self, reason: fairlock_lost_reason) {
-        if self.process != process::id() {
+        if self.generation != fork_generation() {
             return;
         }
         let mut state = guard(&self.state);

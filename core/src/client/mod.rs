@@ -28,6 +28,7 @@ mod view;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use call::{Call, Pending, Running};
+pub use driver::fork::generation as fork_generation;
 pub use driver::wait_for_background_thread;
 pub use event_loop::EventLoop;
 pub use lock::{Lock, Lost};

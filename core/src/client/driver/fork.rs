@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static WATCH: Once = Once::new();
 
-/// A number that is another one in each child of a fork. Cheap.
-pub(crate) fn generation() -> u32 {
+/// A number that is another one in each child of a fork, from the first client on. Cheap, unlike the id of the process: for
+/// bindings that keep state of their own beside a client.
+pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
