@@ -72,7 +72,7 @@ impl Outbox {
 
     /// The grants among the lines that have not left as a whole.
     pub(crate) fn unsent_grants(&self) -> impl Iterator<Item = (KeyRef<'_>, Token)> {
-        grants(&self.bytes)
+        grants(&self.bytes[line_start(&self.bytes, self.sent)..])
     }
 }
 
@@ -121,6 +121,20 @@ mod tests {
         assert_eq!(whole_left(8), (vec![6, 7], lines.len() - 8));
         assert_eq!(whole_left(15), (vec![6, 7], lines.len() - 15));
         assert_eq!(whole_left(lines.len() - 1), (vec![7], 1));
+    }
+
+    #[test]
+    fn a_grant_that_has_left_by_a_later_write_is_not_unsent() {
+        let lines = b"A one 5\nA two 6 #1\nA four 7\n";
+        let outbox = Outbox {
+            bytes: lines.to_vec(),
+            sent: 20,
+        };
+        let tokens: Vec<u64> = outbox
+            .unsent_grants()
+            .map(|(_, token)| token.get())
+            .collect();
+        assert_eq!(tokens, [7]);
     }
 
     #[test]
