@@ -179,7 +179,8 @@ impl Engine {
             .expect("only claims that can be recognised are in the index")
     }
 
-    fn follow(&self, first: u32) -> impl Iterator<Item = u32> {
+    /// A claim and all behind it.
+    pub(super) fn follow(&self, first: u32) -> impl Iterator<Item = u32> {
         let some = |claim: u32| (claim != NIL).then_some(claim);
         std::iter::successors(some(first), move |claim| some(self.claims[*claim].next))
     }

@@ -45,7 +45,7 @@ pub use merge::ForeignGrant;
 pub use output::{Answer, Change, ClaimId, Effect, Grant, Refusal};
 pub use settings::EngineSettings;
 pub use time::Time;
-pub use view::{Inspection, ListCursor, LockRow, Stats, WaiterRow};
+pub use view::{Inspection, ListCursor, LockRow, QueuePlace, Stats, WaiterRow};
 
 use crate::protocol::Token;
 use attempts::Attempts;

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::connections::Owner;
+use super::slab::NIL;
 use super::time::Time;
 use crate::protocol::{Key, KeyRef, Millis, Prefix, Token};
 
@@ -41,6 +42,16 @@ pub struct WaiterRow<'a> {
     pub waited: Millis,
     /// Who waits.
     pub owner: &'a Owner,
+    /// Where to go on behind this row.
+    pub place: QueuePlace,
+}
+
+/// A place in a queue, found again in one step as long as the request there still waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueuePlace {
+    claim: u32,
+    since: Time,
+    position: u64,
 }
 
 /// How far a list has come. The order is stable while an engine lives: the keys that stay held
@@ -87,18 +98,29 @@ impl Engine {
         }
     }
 
-    /// The rows of `W`, in the order of the queue.
+    /// The rows of `W`, in the order of the queue: all, or those behind a place.
     pub fn waiters<'a>(
         &'a self,
         now: Time,
         key: KeyRef<'_>,
+        behind: Option<QueuePlace>,
     ) -> impl Iterator<Item = WaiterRow<'a>> + use<'a> {
         let lock = self.find_lock(self.hashes.key(key.spelling()), key);
-        let queue = lock.into_iter().flat_map(|lock| self.queued(lock));
-        (1..).zip(queue).map(move |(position, claim)| WaiterRow {
-            position,
-            waited: now.since(self.claims[claim].since()),
-            owner: self.owner_of(&self.claims[claim]),
+        let first = lock.map_or(NIL, |lock| self.first_behind(lock, behind));
+        let position = behind.map_or(1, |place| place.position + 1);
+        let queue = (position..).zip(self.follow(first));
+        queue.map(move |(position, claim)| {
+            let since = self.claims[claim].since();
+            WaiterRow {
+                position,
+                waited: now.since(since),
+                owner: self.owner_of(&self.claims[claim]),
+                place: QueuePlace {
+                    claim,
+                    since,
+                    position,
+                },
+            }
         })
     }
 
@@ -184,6 +206,21 @@ impl Engine {
         cursor.found.sort_unstable_by(|one, other| other.cmp(one));
         cursor.shard += 1;
         seen
+    }
+
+    /// The waiter behind a place. If the request there is gone, as many as it had before it are passed.
+    fn first_behind(&self, lock: u32, place: Option<QueuePlace>) -> u32 {
+        let Some(place) = place else {
+            return self.queued(lock).next().unwrap_or(NIL);
+        };
+        let there = self.claims.get(place.claim);
+        match there.filter(|claim| claim.lock == lock && claim.since() == place.since) {
+            Some(claim) => claim.next,
+            None => {
+                let mut queue = self.queued(lock);
+                queue.nth(place.position as usize).unwrap_or(NIL)
+            }
+        }
     }
 
     fn queue_length_of(&self, lock: u32) -> u64 {

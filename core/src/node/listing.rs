@@ -1,7 +1,7 @@
 //! Answers of many rows, `L` and `W`: made piece by piece as the connection takes them, so that a long
 //! one neither fills memory nor gets its reader cut off.
 
-use crate::engine::{Engine, ListCursor, LockRow, Owner, Time};
+use crate::engine::{Engine, ListCursor, LockRow, Owner, QueuePlace, Time};
 use crate::protocol::{Holder, Key, KeyRef, Prefix, Reply, Tag};
 
 /// A list under way.
@@ -22,7 +22,7 @@ enum Rows {
     },
     Waiters {
         key: Key,
-        made: usize,
+        last: Option<QueuePlace>,
     },
 }
 
@@ -52,7 +52,7 @@ impl Listing {
         Listing {
             rows: Rows::Waiters {
                 key: key.to_key(),
-                made: 0,
+                last: None,
             },
             left: limit,
             tag,
@@ -102,16 +102,16 @@ impl Listing {
                 }
                 .encode(out);
             }
-            Rows::Waiters { key, made } => {
+            Rows::Waiters { key, last } => {
                 let key = key.as_ref();
-                let mut rows = engine.waiters(now, key).skip(*made);
+                let mut rows = engine.waiters(now, key, *last);
                 let mut ended = false;
                 while self.left > 0 && out.len() < enough {
                     let Some(row) = rows.next() else {
                         ended = true;
                         break;
                     };
-                    *made += 1;
+                    *last = Some(row.place);
                     self.left -= 1;
                     Reply::WaiterRow {
                         key,
@@ -140,7 +140,7 @@ impl Listing {
 
 /// How many rows are asked for at once, and how often, before others get their turn.
 const PIECE: usize = 64;
-const PIECES: usize = 64;
+const PIECES: usize = 16;
 
 /// A row of the engine as one of the wire.
 pub(crate) fn holder<'a>(row: &LockRow<'a>) -> Holder<'a> {

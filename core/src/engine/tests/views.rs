@@ -1,7 +1,7 @@
 //! Inspecting, queues and lists.
 
 use super::{Rig, SECOND, first, named};
-use crate::engine::{Inspection, ListCursor, Stats};
+use crate::engine::{Inspection, ListCursor, QueuePlace, Stats};
 use crate::protocol::{Key, KeyRef, Millis, Prefix, Wait};
 use std::collections::BTreeSet;
 
@@ -37,13 +37,44 @@ fn a_queue_is_shown_in_its_order_with_the_time_waited() {
         rig.pass(100);
     }
     let key = named("a");
-    let rows = rig.engine.waiters(rig.now, key.as_ref());
+    let rows = rig.engine.waiters(rig.now, key.as_ref(), None);
     let rows: Vec<_> = rows
         .map(|row| (row.position, row.waited.0, row.owner.address()))
         .collect();
     assert_eq!(rows, [(1, 300, "c:1"), (2, 200, "a:1"), (3, 100, "b:1")]);
     assert_eq!(rig.engine.queue_length(key.as_ref()), 3);
     assert_eq!(rig.engine.queue_length(named("b").as_ref()), 0);
+}
+
+#[test]
+fn a_queue_goes_on_behind_a_row_whoever_has_left_before_it() {
+    let mut rig = Rig::new();
+    let one = rig.client("one");
+    let held = rig.hold(one, "a");
+    for name in ["c", "a", "b", "d"] {
+        let connection = rig.client(name);
+        rig.queue(connection, "a", first(1));
+        rig.pass(100);
+    }
+    let key = named("a");
+    let rows = |rig: &Rig, behind| -> Vec<_> {
+        let rows = rig.engine.waiters(rig.now, key.as_ref(), behind);
+        rows.map(|row| (row.position, row.owner.address().to_owned(), row.place))
+            .collect()
+    };
+    let told = |rows: Vec<(u64, String, QueuePlace)>| -> Vec<_> {
+        let told = rows.into_iter();
+        told.map(|(position, address, _)| (position, address))
+            .collect()
+    };
+    let second = rows(&rig, None)[1].2;
+    let rest = |from| vec![(from, "b:1".to_owned()), (from + 1, "d:1".to_owned())];
+    assert_eq!(told(rows(&rig, Some(second))), rest(3));
+    // The first waiter holds the key now, and the row before the rest is another one's.
+    assert!(rig.engine.release(rig.now, key.as_ref(), held.token));
+    assert_eq!(told(rows(&rig, Some(second))), rest(3));
+    let last = rows(&rig, None)[2].2;
+    assert_eq!(told(rows(&rig, Some(last))), []);
 }
 
 /// Reads a list to its end, a few rows a call.
