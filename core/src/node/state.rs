@@ -202,6 +202,7 @@ impl Node {
                     self.news.notify_one();
                 }
                 Effect::TermOpened { term } => {
+                    self.terms.opened(*term);
                     tracing::info!(
                         "opened term {term}, because the counter of the one before had ended"
                     );

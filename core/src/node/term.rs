@@ -44,11 +44,12 @@ pub(crate) fn next_term(known: u32, wall: Wall) -> Option<u32> {
     (next <= LAST_TERM).then_some(next)
 }
 
-/// Whether a term that a client has seen counts.
-pub(crate) fn client_may_say(term: u32, wall: Wall, current: u32) -> bool {
+/// Whether a term that a client has seen counts. `first` is the term of the node's start, which stands
+/// in for a wall clock that cannot be right: it does not move with what clients say.
+pub(crate) fn client_may_say(term: u32, wall: Wall, first: u32) -> bool {
     let base = match wall {
         Wall::Seconds(seconds) => seconds,
-        Wall::Absurd => current,
+        Wall::Absurd => first,
     };
     term <= base.saturating_add(CLIENTS_MAY_LEAD)
 }

@@ -18,6 +18,10 @@ const RAISE_EVERY: Millis = Millis(1000);
 pub(crate) struct Terms {
     /// Where terms are written down, unless the node is ephemeral.
     file: Option<Arc<TermFile>>,
+    /// The term of this node's start.
+    first: u32,
+    /// The term that tokens are taken from.
+    opened: u32,
     /// The greatest term that this node has opened or written down.
     known: u32,
     /// The greatest term that a client has named, as far as it counts.
@@ -37,6 +41,8 @@ impl Terms {
                     written: Mutex::new(first),
                 })
             }),
+            first,
+            opened: first,
             known: first,
             heard: 0,
             raise_from: Time(0),
@@ -47,10 +53,11 @@ impl Terms {
     /// A client knows of this token.
     pub(crate) fn hear(&mut self, now: Time, seen: Token) {
         let term = (seen.get() >> 32) as u32;
-        if term <= self.known.max(self.heard) {
+        // A term that is only written down does not yet make the next token greater.
+        if term <= self.opened.max(self.heard) {
             return;
         }
-        if term::client_may_say(term, clock::wall(), self.known) {
+        if term::client_may_say(term, clock::wall(), self.first) {
             self.heard = term;
         } else if self
             .complained
@@ -65,7 +72,7 @@ impl Terms {
 
     /// When [`Terms::raise`] has something to do.
     pub(crate) fn raise_at(&self) -> Option<Time> {
-        (self.heard > self.known).then_some(self.raise_from)
+        (self.heard > self.opened).then_some(self.raise_from)
     }
 
     /// Opens a term above what clients have named, if they have and the time has come.
@@ -86,12 +93,20 @@ impl Terms {
         }
         self.known = next;
         match engine.open_term(next, SLOT, 0) {
-            Ok(()) => tracing::info!(
-                "opened term {next}, because a client had seen term {}",
-                self.heard
-            ),
+            Ok(()) => {
+                self.opened = next;
+                tracing::info!(
+                    "opened term {next}, because a client had seen term {}",
+                    self.heard
+                );
+            }
             Err(error) => tracing::error!("{error}"),
         }
+    }
+
+    /// The term that was written in the background is the one that tokens are taken from.
+    pub(crate) fn opened(&mut self, term: u32) {
+        self.opened = self.opened.max(term);
     }
 
     /// The term to write in the background, because the counter of the present one is half used.
@@ -151,12 +166,12 @@ impl TermFile {
 pub(crate) const SLOT: u8 = 0;
 
 /// Where the counter of a first term begins: a node that remembers nothing and starts twice within a
-/// second must not repeat a token.
+/// second must not repeat a token. In the lower half, so that the next term comes before the counter ends.
 pub(crate) fn first_counter(ephemeral: bool, nanos_of_second: u32) -> u32 {
     if !ephemeral {
         return 0;
     }
-    ((u64::from(nanos_of_second) << 28) / 1_000_000_000) as u32
+    ((u64::from(nanos_of_second) << 27) / 1_000_000_000) as u32
 }
 
 /// A term that is to be written down.
@@ -181,13 +196,31 @@ impl TermWrite {
 
 #[cfg(test)]
 mod tests {
+    use super::super::term::Wall;
     use super::*;
+    use crate::engine::EngineSettings;
 
     #[test]
     fn the_counter_of_a_node_without_memory_begins_at_the_fraction_of_the_second() {
         assert_eq!(first_counter(false, 999_999_999), 0);
         assert_eq!(first_counter(true, 0), 0);
-        assert_eq!(first_counter(true, 500_000_000), 1 << 27);
-        assert!(first_counter(true, 999_999_999) < 1 << 28);
+        assert_eq!(first_counter(true, 500_000_000), 1 << 26);
+        assert!(first_counter(true, 999_999_999) < 1 << 27);
+    }
+    #[test]
+    fn a_term_that_is_written_and_not_opened_does_not_hide_one_that_a_client_has_seen() {
+        let Wall::Seconds(now) = clock::wall() else {
+            panic!("the clock of this machine is beyond 2090");
+        };
+        let term = now + 1000;
+        let mut engine = Engine::new(EngineSettings::default(), 1);
+        engine.open_term(term, SLOT, 0).expect("the first term");
+        let mut terms = Terms::new(None, term);
+        terms.written(term + 1, &mut engine);
+        let seen = Token::new(u64::from(term + 1) << 32 | 9).expect("a token");
+        terms.hear(Time(0), seen);
+        terms.raise(Time(0), &mut engine);
+        assert_eq!(engine.stats().term, term + 2);
+        assert_eq!(terms.raise_at(), None);
     }
 }
