@@ -292,6 +292,7 @@ impl Node {
     /// Ends what is over by `now`, a bounded number at a time.
     pub(crate) fn expire(&mut self, now: Time) -> bool {
         let more = self.engine.expire(now, EXPIRE_AT_ONCE);
+        self.timer.acted(now);
         self.deliver();
         self.flush_others(now);
         more
