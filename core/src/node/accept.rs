@@ -32,7 +32,7 @@ pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
         match listener.accept().await {
             Ok((socket, address)) => {
                 if node.lock().open >= most {
-                    turn_away(&node, socket, most);
+                    turn_away(&node, socket, address, most);
                     if complain(now()) {
                         tracing::warn!(
                             "{most} connections are open; others are turned away (max_connections)"
@@ -55,7 +55,7 @@ pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
 
 fn take(node: &Shared, socket: TcpStream, address: SocketAddr) {
     // An error means that the client has gone in the meantime.
-    let Ok(stream) = Stream::new(socket) else {
+    let Ok(stream) = Stream::new(socket, address) else {
         return;
     };
     let id = {
@@ -67,7 +67,7 @@ fn take(node: &Shared, socket: TcpStream, address: SocketAddr) {
 }
 
 /// Says why, and closes.
-fn turn_away(node: &Shared, socket: TcpStream, most: u32) {
+fn turn_away(node: &Shared, socket: TcpStream, address: SocketAddr, most: u32) {
     node.lock().counters.turned_away += 1;
     if node.lock().turning_away >= TURNED_AWAY_AT_ONCE {
         return;
@@ -85,7 +85,7 @@ fn turn_away(node: &Shared, socket: TcpStream, most: u32) {
     node.lock().turning_away += 1;
     let node = node.clone();
     tokio::spawn(async move {
-        if let Ok(stream) = Stream::new(socket) {
+        if let Ok(stream) = Stream::new(socket, address) {
             let mut connection = Connection::new(stream, now());
             connection.outbox.keep(&line, 0);
             super::farewell::see_off(&node, &mut connection, true).await;

@@ -34,18 +34,23 @@ impl Node {
                     }
                     self.hello(now, id, &hello)
                 } else {
-                    self.refuse_admission(Some(Operation::Hello), b"-", "wrong or missing secret")
+                    self.refuse_admission(
+                        Some(Operation::Hello),
+                        b"-",
+                        None,
+                        "wrong or missing secret",
+                    )
                 }
             }
             Err(refusal) if refusal.code == Code::Version => self.handle_line(now, id, line),
             _ if self.settings.secret.is_some() => {
-                let (operation, key) = match &request {
+                let (operation, key, tag) = match &request {
                     Ok(request) => subject(request),
-                    Err(refusal) => (Operation::of_letter(refusal.op), refusal.key),
+                    Err(refusal) => (Operation::of_letter(refusal.op), refusal.key, refusal.tag),
                 };
                 let text =
                     "this server asks for a secret: the first line has to be a hello with auth";
-                self.refuse_admission(operation, key, text)
+                self.refuse_admission(operation, key, tag, text)
             }
             _ => self.handle_line(now, id, line),
         };
@@ -198,13 +203,19 @@ impl Node {
         }
     }
 
-    fn refuse_admission(&mut self, operation: Option<Operation>, key: &[u8], text: &str) -> Flow {
+    fn refuse_admission(
+        &mut self,
+        operation: Option<Operation>,
+        key: &[u8],
+        tag: Option<Tag>,
+        text: &str,
+    ) -> Flow {
         self.counters.not_admitted += 1;
         Reply::Refused {
             operation,
             key,
             code: Code::Auth.as_str(),
-            tag: None,
+            tag,
             text,
         }
         .encode(&mut self.replies);
@@ -266,18 +277,18 @@ impl Node {
 }
 
 /// What a refusal of a request names.
-fn subject<'a>(request: &Request<'a>) -> (Option<Operation>, &'a [u8]) {
-    let (operation, key) = match request {
-        Request::Acquire { key, .. } => (Operation::Acquire, key.spelling()),
-        Request::Release { key, .. } => (Operation::Release, key.spelling()),
-        Request::Keep { key, .. } => (Operation::Keep, key.spelling()),
-        Request::Cancel { key, .. } => (Operation::Cancel, key.spelling()),
-        Request::Inspect { key, .. } => (Operation::Inspect, key.spelling()),
-        Request::Waiters { key, .. } => (Operation::Waiters, key.spelling()),
-        Request::List { prefix, .. } => (Operation::List, prefix.field()),
-        Request::Hello(_) => (Operation::Hello, &b"-"[..]),
-        Request::Ping { .. } => (Operation::Ping, &b"-"[..]),
-        Request::Status => (Operation::Status, &b"-"[..]),
+fn subject<'a>(request: &Request<'a>) -> (Option<Operation>, &'a [u8], Option<Tag>) {
+    let (operation, key, tag) = match *request {
+        Request::Acquire { key, tag, .. } => (Operation::Acquire, key.spelling(), tag),
+        Request::Release { key, tag, .. } => (Operation::Release, key.spelling(), tag),
+        Request::Keep { key, tag, .. } => (Operation::Keep, key.spelling(), tag),
+        Request::Cancel { key, tag } => (Operation::Cancel, key.spelling(), Some(tag)),
+        Request::Inspect { key, tag } => (Operation::Inspect, key.spelling(), tag),
+        Request::Waiters { key, tag, .. } => (Operation::Waiters, key.spelling(), tag),
+        Request::List { prefix, tag, .. } => (Operation::List, prefix.field(), tag),
+        Request::Hello(_) => (Operation::Hello, &b"-"[..], None),
+        Request::Ping { tag } => (Operation::Ping, &b"-"[..], tag),
+        Request::Status => (Operation::Status, &b"-"[..], None),
     };
-    (Some(operation), key)
+    (Some(operation), key, tag)
 }

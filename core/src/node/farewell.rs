@@ -25,11 +25,9 @@ pub(crate) async fn farewell(node: Shared, mut connection: Box<Connection>, more
 
 /// Sends what is left, and waits until the client can have read it.
 pub(crate) async fn see_off(node: &Shared, connection: &mut Connection, more_may_come: bool) {
-    let address = connection.stream.peer_address();
     if send_rest(node, connection).await.is_err() {
-        if let Some(address) = address {
-            undelivered(node, connection, &address.to_string());
-        }
+        let address = connection.stream.peer_address();
+        undelivered(node, connection, &address.to_string());
         return;
     }
     let ended = poll_fn(|cx| connection.stream.poll_shutdown(cx)).await;

@@ -13,7 +13,7 @@ use crate::protocol::{Code, Reply, Role, Split, limits, split};
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 /// The task of a connection.
@@ -101,7 +101,6 @@ const ENOUGH_ROWS: usize = 64 << 10;
 impl Node {
     /// Does what can be done for a connection now, and sees to it that the task is woken for the rest.
     fn serve(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Step {
-        let now = now();
         loop {
             let Some(connection) = self.connections.get_mut(id) else {
                 return Step::Over;
@@ -112,7 +111,7 @@ impl Node {
             if !connection.outbox.is_empty() {
                 match connection.stream.poll_writable(cx) {
                     Poll::Pending => return Step::Wait,
-                    Poll::Ready(Err(_)) => return self.abandon_served(now, id),
+                    Poll::Ready(Err(_)) => return self.abandon_served(now(), id),
                     Poll::Ready(Ok(())) => {}
                 }
                 if connection
@@ -120,11 +119,12 @@ impl Node {
                     .flush(&connection.stream, &mut self.spare)
                     .is_err()
                 {
-                    return self.abandon_served(now, id);
+                    return self.abandon_served(now(), id);
                 }
                 continue;
             }
             if connection.listing.is_some() {
+                let now = now();
                 self.append_rows(now, id);
                 if !self.write_replies(now, id) {
                     return Step::Over;
@@ -134,12 +134,12 @@ impl Node {
             let unhandled = &connection.unhandled;
             if unhandled.len() >= limits::LINE_BYTES || memchr::memchr(b'\n', unhandled).is_some() {
                 let unhandled = std::mem::take(&mut connection.unhandled);
-                match self.batch(now, id, &unhandled) {
+                match self.batch(now(), id, &unhandled) {
                     Some(step) => return step,
                     None => return yield_to_others(cx),
                 }
             }
-            match self.read(now, id, cx) {
+            match self.read(id, cx) {
                 Read::Handled => {}
                 Read::Full => return yield_to_others(cx),
                 Read::Step(step) => return step,
@@ -147,27 +147,29 @@ impl Node {
         }
     }
 
-    fn read(&mut self, now: Time, id: ConnectionId, cx: &mut Context<'_>) -> Read {
+    fn read(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Read {
         let Some(connection) = self.connections.get_mut(id) else {
             return Read::Step(Step::Over);
         };
         let held = connection.unhandled.len();
         self.input[..held].copy_from_slice(&connection.unhandled);
         let count = match connection.stream.poll_read(cx, &mut self.input[held..]) {
-            Poll::Ready(Ok(0)) => return Read::Step(self.dismiss(now, id, false)),
+            Poll::Ready(Ok(0)) => return Read::Step(self.dismiss(now(), id, false)),
             Poll::Ready(Ok(count)) => count,
-            Poll::Ready(Err(_)) => return Read::Step(self.abandon_served(now, id)),
+            Poll::Ready(Err(_)) => return Read::Step(self.abandon_served(now(), id)),
             Poll::Pending => {
                 let nothing_comes = self.role == Role::Leaving
                     && connection.stream.peek() == super::stream::Peek::Empty;
                 let step = if nothing_comes {
-                    self.dismiss(now, id, true)
+                    self.dismiss(now(), id, true)
                 } else {
                     Step::Wait
                 };
                 return Read::Step(step);
             }
         };
+        // Taken after the bytes, so that no lease ends before one that is counted from their sending.
+        let now = now();
         connection.heard = now;
         connection.unhandled = Vec::new();
         self.counters.reads += 1;
@@ -188,8 +190,9 @@ impl Node {
     /// Handles lines, tells others and then the connection what came of it. Returns the next step
     /// where the connection does not go on as before.
     fn batch(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> Option<Step> {
-        self.expire_due(now);
+        // What ends now and concerns this connection goes before its replies, in the same write.
         self.serving = Some(id);
+        self.expire_due(now);
         let (stop, used) = self.handle_lines(now, id, bytes);
         self.flush_others(now);
         self.rearm();
@@ -231,9 +234,9 @@ impl Node {
                         Flow::On => {}
                         Flow::Close => return (Stop::Close, used),
                         Flow::Rows => {
-                            if !self.append_rows(now, id) {
-                                return (Stop::Pause, used);
-                            }
+                            // Looking for rows is work even where there are none.
+                            self.append_rows(now, id);
+                            return (Stop::Pause, used);
                         }
                     }
                     if self.replies.len() >= ENOUGH_REPLIES {
@@ -293,6 +296,7 @@ impl Node {
         if written.is_err() {
             self.abandon(now, id);
             self.flush_others(now);
+            self.rearm();
             return false;
         }
         true
@@ -329,9 +333,10 @@ enum Read {
     Step(Step),
 }
 
-/// Lets every other task have its turn first.
+/// Lets every other task have its turn first, and those whose sockets have something to read.
 fn yield_to_others(cx: &mut Context<'_>) -> Step {
-    cx.waker().wake_by_ref();
+    // The runtime looks at the sockets before it wakes who yields so; a mere wake-up goes before them.
+    let _ = pin!(tokio::task::yield_now()).poll(cx);
     Step::Wait
 }
 
@@ -341,4 +346,86 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Settings;
+    use super::super::state::{engine_settings, millis};
+    use super::super::stream::{Peek, Stream};
+    use super::super::terms::Terms;
+    use super::*;
+    use crate::engine::Engine;
+    use crate::protocol::Millis;
+    use std::future::poll_fn;
+    use std::net::TcpStream;
+
+    /// A node with one connection, and the client's end of it.
+    async fn connected() -> (Node, ConnectionId, TcpStream) {
+        let settings = Settings::default();
+        let mut engine = Engine::new(engine_settings(&settings), 1);
+        engine.open_term(1, 0, 0).expect("the first term");
+        let mut node = Node::new(settings, None, engine, Terms::new(None, 1));
+        node.role = Role::Active;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a free port");
+        let client = TcpStream::connect(listener.local_addr().expect("bound"));
+        let (socket, address) = listener.accept().await.expect("a client");
+        let stream = Stream::new(socket, address).expect("it lives");
+        let writable = poll_fn(|cx| stream.poll_writable(cx)).await;
+        writable.expect("it lives");
+        node.open += 1;
+        let id = node.connect(Connection::new(stream, now()), &address.to_string());
+        (node, id, client.expect("it listens"))
+    }
+
+    fn stream(node: &mut Node, id: ConnectionId) -> &Stream {
+        &node.connections.get_mut(id).expect("it lives").stream
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(test);
+    }
+
+    /// Method: a full socket, and a wait that has ended when the next request is read.
+    #[test]
+    fn what_ends_as_a_request_is_read_goes_before_its_reply_in_whole_lines() {
+        run(async {
+            let (mut node, id, _client) = connected().await;
+            let begin = now();
+            assert!(node.batch(begin, id, b"A k 30 -\nA k 30 0.001\n").is_none());
+            while stream(&mut node, id)
+                .write(&[b'\n'; 1 << 16])
+                .expect("it lives")
+                > 0
+            {}
+            let later = begin.after(Millis(10));
+            assert!(node.batch(later, id, b"P\n").is_none());
+            let outbox = &node.connections.get_mut(id).expect("it lives").outbox;
+            assert_eq!(outbox.unsent(), b"T k\nP\n".len());
+        });
+    }
+
+    /// Method: a connection that breaks while a request is handled, on a node with nothing else to do.
+    #[test]
+    fn a_grant_that_cannot_be_written_wakes_the_timer_after_the_grace() {
+        run(async {
+            let (mut node, id, client) = connected().await;
+            stream(&mut node, id).write(b"P\n").expect("it lives");
+            // Closed with something unread, so that the system resets the connection.
+            drop(client);
+            while stream(&mut node, id).peek() == Peek::Empty {
+                tokio::task::yield_now().await;
+            }
+            let now = now();
+            let step = node.batch(now, id, b"A k 30 5\n");
+            assert!(matches!(step, Some(Step::Over)));
+            assert_eq!(node.engine.stats().held, 1);
+            let grace = now.after(millis(node.settings.reattach_grace));
+            assert!(node.timer.armed_for <= grace.after(Millis(1)));
+        });
+    }
 }

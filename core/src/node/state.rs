@@ -307,6 +307,7 @@ impl Node {
             .refuse_waiting(now, id, Refusal::Leaving, REFUSED_AT_ONCE);
         self.deliver();
         self.flush_others(now);
+        self.rearm();
         if let Some(connection) = self.connections.get_mut(id) {
             connection.wake();
         }

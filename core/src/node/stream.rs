@@ -12,7 +12,10 @@ use tokio::net::TcpStream;
 
 /// A connection to a client.
 #[derive(Debug)]
-pub(crate) struct Stream(TcpStream);
+pub(crate) struct Stream {
+    socket: TcpStream,
+    peer: SocketAddr,
+}
 
 /// What a look at the socket has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +27,9 @@ pub(crate) enum Peek {
 }
 
 impl Stream {
-    /// Sets the socket so that small replies leave at once and a vanished host is noticed.
-    pub(crate) fn new(socket: TcpStream) -> io::Result<Stream> {
+    /// Sets the socket so that small replies leave at once and a vanished host is noticed. `peer` is
+    /// where it comes from.
+    pub(crate) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Stream> {
         socket.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
         #[cfg(target_os = "linux")]
@@ -35,17 +39,17 @@ impl Stream {
             sockopt::set_tcp_keepcnt(&socket, 3)?;
             sockopt::set_tcp_user_timeout(&socket, Duration::from_secs(10).as_millis() as u32)?;
         }
-        Ok(Stream(socket))
+        Ok(Stream { socket, peer })
     }
 
     /// The address of this end, as the client sees it where nothing translates it.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        self.0.local_addr().ok()
+        self.socket.local_addr().ok()
     }
 
-    /// The address of the client's end, while the connection lasts.
-    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
-        self.0.peer_addr().ok()
+    /// The address of the client's end, also when the connection is broken.
+    pub(crate) fn peer_address(&self) -> SocketAddr {
+        self.peer
     }
 
     /// Reads into `buffer`: the number of bytes, 0 at the end. When the buffer is not filled the
@@ -56,13 +60,13 @@ impl Stream {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
-        ready!(Pin::new(&mut self.0).poll_read(cx, &mut buffer))?;
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// Writes what the socket takes now; 0 where it takes nothing.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.0.try_write(bytes) {
+        match self.socket.try_write(bytes) {
             Ok(count) => Ok(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             Err(error) => Err(error),
@@ -71,18 +75,22 @@ impl Stream {
 
     /// Waits until the socket takes bytes again.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_write_ready(cx)
+        self.socket.poll_write_ready(cx)
     }
 
     /// Tells the client that nothing more comes.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 
     /// Looks whether there is something to read, without reading it.
     pub(crate) fn peek(&self) -> Peek {
         let mut byte = [0_u8];
-        match rustix::net::recv(&self.0, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        match rustix::net::recv(
+            &self.socket,
+            &mut byte,
+            RecvFlags::PEEK | RecvFlags::DONTWAIT,
+        ) {
             Err(rustix::io::Errno::WOULDBLOCK) => Peek::Empty,
             _ => Peek::Something,
         }

@@ -302,6 +302,7 @@ fn where_a_secret_is_needed_the_first_line_is_a_hello_that_knows_it() {
     let server = server_with(|settings| settings.secret = Some(Secret::new("open sesame")));
     for (line, start) in [
         ("A k 30 5", "E A k auth "),
+        ("A k 30 5 #7", "E A k auth #7 "),
         ("P", "E P - auth "),
         ("what", "E ? - auth "),
         ("H 1", "E H - auth "),
