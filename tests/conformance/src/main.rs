@@ -58,7 +58,7 @@ struct Arguments {
     #[arg(long)]
     isolated: bool,
     /// How much later than told something may come, in milliseconds.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 200)]
     slack_ms: u64,
     /// Show what was seen in every scenario.
     #[arg(long, short)]
