@@ -317,7 +317,7 @@ impl Pair {
                     .map(|claim| self.now.since(claim.since)),
             )
             .collect();
-        let rows = self.engine.waiters(self.now, key.as_ref());
+        let rows = self.engine.waiters(self.now, key.as_ref(), None);
         let rows: Vec<_> = rows.map(|row| (row.position, row.waited)).collect();
         assert_eq!(rows, queue);
         assert_eq!(self.engine.queue_length(key.as_ref()), queue.len() as u64);
