@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -86,7 +86,8 @@ WRONG_CLIENTS: list[tuple[dict[str, Any], type[Exception]]] = [
 @pytest.mark.parametrize(("key", "error"), WRONG_KEYS)
 def test_wrong_keys(silent: Scripted, key: Any, error: type[Exception]) -> None:
     client = fairlock.Client(silent.address)
-    for call in [client.acquire, client.try_acquire, client.inspect, client.waiters]:
+    calls: list[Callable[[Any], object]] = [client.acquire, client.try_acquire, client.inspect, client.waiters]
+    for call in calls:
         with pytest.raises(error):
             call(key)
     with pytest.raises(error), client.lock(key):
@@ -98,7 +99,13 @@ def test_wrong_keys(silent: Scripted, key: Any, error: type[Exception]) -> None:
 
     async def awaited() -> None:
         async with fairlock.AsyncClient(silent.address) as client:
-            for call in [client.acquire, client.try_acquire, client.inspect, client.waiters]:
+            calls: list[Callable[[Any], Awaitable[object]]] = [
+                client.acquire,
+                client.try_acquire,
+                client.inspect,
+                client.waiters,
+            ]
+            for call in calls:
                 with pytest.raises(error):
                     await call(key)
             with pytest.raises(error):
@@ -139,9 +146,10 @@ def test_wrong_options_of_a_client(options: dict[str, Any], error: type[Exceptio
 @pytest.mark.parametrize("token", [0, 2**63, -1, 2**64])
 def test_wrong_tokens(silent: Scripted, token: int) -> None:
     client = fairlock.Client(silent.address)
-    for call in [lambda: client.release("key", token), lambda: client.keep("key", token, 30)]:
-        with pytest.raises(ValueError):
-            call()
+    with pytest.raises(ValueError):
+        client.release("key", token)
+    with pytest.raises(ValueError):
+        client.keep("key", token, 30)
     with pytest.raises(ValueError):
         fairlock.Fence().check("key", token)
     with pytest.raises(TypeError):
@@ -151,9 +159,10 @@ def test_wrong_tokens(silent: Scripted, token: int) -> None:
 @pytest.mark.parametrize("limit", [0, 100_001, -1])
 def test_wrong_limits(silent: Scripted, limit: int) -> None:
     client = fairlock.Client(silent.address)
-    for call in [lambda: client.waiters("key", limit=limit), lambda: client.locks(limit=limit)]:
-        with pytest.raises(ValueError):
-            call()
+    with pytest.raises(ValueError):
+        client.waiters("key", limit=limit)
+    with pytest.raises(ValueError):
+        client.locks(limit=limit)
 
 
 @pytest.mark.parametrize(

@@ -282,6 +282,53 @@ def test_a_grant_for_a_closed_loop_is_released(address: str, client: fairlock.Cl
     asyncio.run(us.close())
 
 
+def test_a_client_outlives_the_loop_that_it_was_made_on(loops: Any, address: str) -> None:
+    """That loop read its sockets; from now on the client's own thread does, and no answer waits for a dead loop."""
+
+    async def make() -> fairlock.AsyncClient:
+        client = fairlock.AsyncClient(address)
+        async with client.lock("key"):
+            return client
+
+    async def use() -> float:
+        begun = time.monotonic()
+        for _ in range(100):
+            async with client.lock("key"):
+                pass
+        return time.monotonic() - begun
+
+    client = loops(make())
+    for _ in range(2):
+        assert loops(use()) < 2
+    loops(client.close())
+
+
+def test_a_release_does_not_wait_for_the_end_of_a_long_turn(loops: Any, address: str, client: fairlock.Client) -> None:
+    """What tasks ask for in one turn of the loop leaves together at its end, but a task that blocks holds up nobody."""
+    got: list[float] = []
+
+    def wait() -> None:
+        with client.lock("key"):
+            got.append(time.monotonic())
+
+    async def main() -> None:
+        async with fairlock.AsyncClient(address) as us:
+            await us.connect()
+            lock = await us.acquire("key")
+            thread = threading.Thread(target=wait)
+            thread.start()
+            await event(lambda: inspected(us, "key", waiters=1))
+            release = lock.release()
+            release.send(None)
+            begun = time.monotonic()
+            time.sleep(2)
+            thread.join()
+            assert got[0] - begun < 1.5
+            release.close()
+
+    loops(main())
+
+
 def test_two_loops_in_two_threads_share_a_client(address: str) -> None:
     client = fairlock.AsyncClient(address)
     counter = 0

@@ -19,7 +19,7 @@ Call = Callable[[Any], Any]
 
 def both(call: Call, *servers: str, **options: Any) -> list[BaseException]:
     """What the same call raises in both clients."""
-    raised = []
+    raised: list[BaseException] = []
     with fairlock.Client(servers, **options) as client:
         with pytest.raises(Exception) as error:
             call(client)
@@ -91,7 +91,8 @@ def test_a_secret_is_asked_for() -> None:
         for error in both(lambda client: client.acquire("key"), server.address, secret="guess", connect_timeout=1):
             assert type(error) is fairlock.Refused and error.code == "auth"
             assert "guess" not in str(error) and "sesame" not in str(error)
-        for secret in ["open sesame", b"open sesame"]:
+        secrets: list[str | bytes] = ["open sesame", b"open sesame"]
+        for secret in secrets:
             with fairlock.Client(server.address, secret=secret) as client, client.lock("key"):
                 pass
 
@@ -167,7 +168,13 @@ def test_stale_token() -> None:
 def test_client_closed(address: str) -> None:
     client = fairlock.Client(address)
     client.close()
-    for call in [client.connect, client.status, lambda: client.acquire("key"), lambda: client.try_acquire("key")]:
+    calls: list[Callable[[], object]] = [
+        client.connect,
+        client.status,
+        lambda: client.acquire("key"),
+        lambda: client.try_acquire("key"),
+    ]
+    for call in calls:
         with pytest.raises(fairlock.ClientClosed):
             call()
 

@@ -204,14 +204,15 @@ def test_a_fork_while_an_event_loop_runs(address: str) -> None:
         """
 us = fairlock.AsyncClient()
 
-async def in_the_child():
-    async with us.lock("child"):
+async def in_the_child(read_by_loop):
+    async with us.lock("child"), read_by_loop.lock("other"):
         pass
     async with fairlock.AsyncClient() as mine, mine.lock("child"):
         pass
 
 async def main():
-    async with us.lock("parent", lease=1, keep_alive=True) as lock:
+    read_by_loop = fairlock.AsyncClient()
+    async with us.lock("parent", lease=1, keep_alive=True) as lock, read_by_loop.lock("too"):
         waiting = asyncio.create_task(us.acquire("parent"))
         while not (await us.inspect("parent")).waiters:
             await asyncio.sleep(0.002)
@@ -219,13 +220,15 @@ async def main():
             # What a forked worker does: it runs a loop of its own, and never goes back into the one that it came from.
             def work():
                 asyncio._set_running_loop(None)
-                asyncio.run(in_the_child())
+                asyncio.run(in_the_child(read_by_loop))
                 gc.collect()
                 os._exit(0)
             pid = child(work)
             await asyncio.to_thread(joined, pid)
             assert lock.held
             assert (await us.inspect("parent")).waiters == 1
+            async with read_by_loop.lock("child"):
+                pass
     await (await waiting).release()
 
 asyncio.run(main())

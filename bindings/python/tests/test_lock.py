@@ -79,7 +79,8 @@ def test_a_lock_can_be_released_by_another_thread(client: fairlock.Client, other
 
 
 def test_keys_are_text_or_bytes_and_come_back_as_they_were(client: fairlock.Client) -> None:
-    for key in ["a", "ключ ☃", "with space\n%", b"a", b"\x00\xff", "k" * 512]:
+    keys: list[str | bytes] = ["a", "ключ ☃", "with space\n%", b"a", b"\x00\xff", "k" * 512]
+    for key in keys:
         with client.lock(key) as lock:
             assert lock.key == key and type(lock.key) is type(key)
     with client.lock("same") as lock:

@@ -36,9 +36,10 @@ def test_the_stubs_are_true() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_package_and_examples_are_typed() -> None:
+def test_package_examples_and_tests_are_typed() -> None:
     checked("-m", "mypy", "--strict", "--no-incremental", "--package", "fairlock", cwd=EXAMPLES)
     checked("-m", "mypy", "--strict", "--no-incremental", *EXAMPLES.glob("*.py"), cwd=EXAMPLES)
+    checked("-m", "mypy", "--strict", "--no-incremental", ".", HERE / "bench.py", cwd=HERE / "tests")
 
 
 def test_types_are_marked() -> None:
@@ -48,7 +49,7 @@ def test_types_are_marked() -> None:
     for name in fairlock.__all__:
         assert getattr(fairlock, name) is not None
     with pytest.raises(AttributeError):
-        fairlock.no_such_name  # type: ignore[attr-defined]  # noqa: B018
+        fairlock.no_such_name  # noqa: B018
 
 
 @pytest.mark.skipif(not WHEELS, reason="installed in another way than by test.sh")
