@@ -1,5 +1,6 @@
 // Goal: memory stays flat, whatever is done over and over.
-// Method: the same work in two halves; what is resident after the second must not be much more than after the first.
+// Method: the same work over and over; what leaks makes every round grow, while the allocators' own
+// moods pass, so one round that grows hardly at all is the proof.
 
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -20,14 +21,19 @@ async function resident () {
   return process.memoryUsage().rss
 }
 
-async function flat (t, half, slack) {
-  await half()
-  await half()
-  const before = await resident()
-  await half()
-  const after = await resident()
-  t.diagnostic(`${Math.round(before / 1024)} KiB, then ${Math.round(after / 1024)} KiB`)
-  assert.ok(after - before < slack, `grew by ${Math.round((after - before) / 1024)} KiB`)
+async function flat (t, work, slack) {
+  await work()
+  await work()
+  let before = await resident()
+  let least = Infinity
+  for (let round = 0; round < 4 && least >= slack; round++) {
+    await work()
+    const after = await resident()
+    t.diagnostic(`${Math.round(before / 1024)} KiB, then ${Math.round(after / 1024)} KiB`)
+    least = Math.min(least, after - before)
+    before = after
+  }
+  assert.ok(least < slack, `grew by at least ${Math.round(least / 1024)} KiB each time`)
 }
 
 async function many (count, one, together = 64) {
@@ -37,14 +43,14 @@ async function many (count, one, together = 64) {
   }))
 }
 
-test(`${3 * pairs} acquire-release pairs`, async (t) => {
+test(`acquire-release pairs, ${pairs} a round`, async (t) => {
   const client = clientOf(t, server)
   const prefix = newKey()
   await flat(t, () => many(pairs, async (at) => {
     const lock = await client.acquire(`${prefix}/${at}`)
     if (at % 7 === 0) lock.lostSignal.addEventListener('abort', () => lock)
     await lock.release()
-  }), 6 << 20)
+  }), 3 << 20)
 })
 
 test('aborted and timed-out acquires with one long-lived signal', async (t) => {
@@ -55,7 +61,7 @@ test('aborted and timed-out acquires with one long-lived signal', async (t) => {
     await flat(t, () => many(600, async (at) => {
       const signal = AbortSignal.any([forever.signal, AbortSignal.timeout(1)])
       await rejection(client.acquire(key, at % 2 ? { signal } : { waitMs: 1, signal: forever.signal }))
-    }), 6 << 20)
+    }), 3 << 20)
     await eventually(async () => await waitersOf(client, key) === 0)
   })
 })
@@ -65,7 +71,7 @@ test('clients made and closed', async (t) => {
     const client = clientOf({ after () {} }, server)
     await client.withLock(newKey(), () => {})
     await client.close()
-  }, 8), 6 << 20)
+  }, 8), 3 << 20)
   const client = clientOf(t, server)
   await eventually(async () => (await client.status()).connections < 10)
 })
