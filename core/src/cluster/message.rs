@@ -51,7 +51,8 @@ pub enum Stage {
     Candidate,
     /// It serves.
     Active,
-    /// It stands still, because its successor is about to serve.
+    /// It stands still, because its successor is about to serve, or because it has just woken up and
+    /// does not know yet what its peers have done meanwhile.
     HandingOver,
     /// It is about to stop and serves no more.
     Leaving,
@@ -104,16 +105,17 @@ pub enum Message {
         /// The step.
         step: Handoff,
     },
-    /// A candidate asks for what it lacks of its stream.
+    /// A candidate asks for what it lacks of its stream; an active node that has woken up asks for a
+    /// word that is newer than what it has not read.
     Fetch {
-        /// Which try of the candidate.
+        /// Which try of the one that asks.
         round: u64,
         /// The stream and the last change it has.
         copy: Copy,
     },
     /// The last of what was asked for has been sent before this, or there was nothing.
     Fetched {
-        /// Which try of the candidate.
+        /// Which try of the one that asked.
         round: u64,
     },
 }

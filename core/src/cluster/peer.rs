@@ -25,7 +25,7 @@ pub(super) struct Peer {
     /// Since when its silence counts.
     since: Time,
     contact: Contact,
-    /// Whether it has not spoken since this node last woke up.
+    /// Whether it has not answered since this node last woke up.
     owes_word: bool,
     /// Since when it has been a complete standby of this node without a break.
     pub(super) complete_since: Option<Time>,
@@ -47,7 +47,6 @@ impl Peer {
         self.heard = Some(now);
         self.since = now;
         self.contact = Contact::Open;
-        self.owes_word = false;
     }
 
     /// A connection with it has ended.
@@ -103,6 +102,11 @@ impl Peer {
     /// This node has woken up: what the peer said before may be long out of date.
     pub(super) fn expect_word(&mut self) {
         self.owes_word = true;
+    }
+
+    /// It has answered.
+    pub(super) fn keep_word(&mut self) {
+        self.owes_word = false;
     }
 
     pub(super) fn owes_word(&self) -> bool {

@@ -58,7 +58,7 @@ impl Roles {
             && self.copy.complete
         {
             if accepted.term > self.known_term {
-                self.lead(now, accepted.term, Origin::Handoff);
+                self.lead(accepted.term, Origin::Handoff);
                 self.send_handoff(accepted.from, accepted.number, Handoff::Taken);
             } else {
                 // Somebody has named a higher term meanwhile; the active node will ask again.
@@ -108,12 +108,14 @@ impl Roles {
         }
     }
 
-    /// The living node of highest priority that says it is active.
+    /// The living node of highest priority that says it is active; one that stands still comes after
+    /// those that serve.
     pub(super) fn heard_active(&self, now: Now) -> Option<Slot> {
         self.living(now)
             .filter(|(_, peer)| peer.is_active())
-            .map(|(slot, _)| slot)
+            .map(|(slot, peer)| (!peer.serves(), slot))
             .min()
+            .map(|(_, slot)| slot)
     }
 
     /// An active node that this one does not hear, but a living peer does.
@@ -251,16 +253,15 @@ impl Roles {
                 self.preempt.trouble(slot, now.time);
             }
         }
-        self.lead(now, candidate.term, candidate.origin);
+        self.lead(candidate.term, candidate.origin);
     }
 
-    pub(super) fn lead(&mut self, now: Now, term: u32, origin: Origin) {
+    pub(super) fn lead(&mut self, term: u32, origin: Origin) {
         self.state = State::Active(Active {
             term,
-            since: now.time,
             raising: None,
             handoff: None,
-            doubts_until: None,
+            doubt: None,
             refused: 0,
             stop_until: None,
         });

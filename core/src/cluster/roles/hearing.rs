@@ -2,7 +2,7 @@
 
 use super::Roles;
 use super::event::{Effect, Note, Now};
-use super::state::{Accepted, Active, State, Step};
+use super::state::{Accepted, Active, Doubt, State, Step};
 use crate::cluster::members::Slot;
 use crate::cluster::message::{Beat, Handoff, Message, Stage};
 use crate::protocol::Millis;
@@ -33,13 +33,20 @@ impl Roles {
                     self.send(from, Message::Fetched { round });
                 }
             }
-            Message::Fetched { round } => {
-                if let State::Candidate(candidate) = &mut self.state
-                    && candidate.round == round
-                {
+            Message::Fetched { round } => match &mut self.state {
+                State::Candidate(candidate) if candidate.round == round => {
                     candidate.awaits &= !from.bit();
                 }
-            }
+                State::Active(active) if active.doubt.is_some_and(|doubt| doubt.round == round) => {
+                    self.peers[place].1.keep_word();
+                }
+                State::Looking { .. }
+                | State::Following { .. }
+                | State::Candidate(_)
+                | State::Active(_)
+                | State::Leaving { .. }
+                | State::Gone => {}
+            },
         }
     }
 
@@ -220,8 +227,10 @@ impl Roles {
         }
     }
 
-    /// The silence of the peers says nothing: this node has slept through it.
+    /// The silence of the peers says nothing: this node has slept through it. Nor does what lies in
+    /// its sockets, which may be from before: an active node asks, and the answers come after all that.
     pub(super) fn wake(&mut self, now: Now) {
+        let round = self.new_round();
         for (_, peer) in &mut self.peers {
             peer.forgive(now.time);
         }
@@ -229,12 +238,24 @@ impl Roles {
             State::Looking { begun } => *begun = now.time,
             State::Candidate(_) => self.state = State::Looking { begun: now.time },
             State::Active(active) if !self.peers.is_empty() => {
-                active.doubts_until = Some(now.time.after(self.timing.failure_timeout));
-                for (_, peer) in &mut self.peers {
-                    peer.expect_word();
+                active.doubt = Some(Doubt {
+                    round,
+                    until: now.time.after(self.timing.failure_timeout),
+                });
+                for place in 0..self.peers.len() {
+                    self.peers[place].1.expect_word();
+                    self.ask_for_word(now, self.peers[place].0, round);
                 }
             }
             State::Active(_) | State::Following { .. } | State::Leaving { .. } | State::Gone => {}
         }
+    }
+
+    /// Asks what the peer is now, and tells it first that there is an active node that stands still.
+    pub(super) fn ask_for_word(&mut self, now: Now, peer: Slot, round: u64) {
+        let beat = Message::Beat(self.beat(now));
+        self.send(peer, beat);
+        let copy = self.copy;
+        self.send(peer, Message::Fetch { round, copy });
     }
 }

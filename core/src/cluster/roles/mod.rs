@@ -28,7 +28,7 @@ use super::message::{Beat, Copy, Handoff, Message, Stage, Timing};
 use super::peer::Peer;
 use crate::engine::Time;
 use preempt::Preempt;
-use state::{Accepted, State};
+use state::{Accepted, Active, State};
 use std::collections::VecDeque;
 
 /// The last term there can be: a token is below 2⁶³.
@@ -59,6 +59,8 @@ pub struct Roles {
     /// The active node that was followed last, and since when.
     followed: Option<(Slot, Time)>,
     next_round: u64,
+    /// When the rules were last looked at: what was due by then has been seen to.
+    looked: Time,
     next_beat: Time,
     said: Option<Beat>,
     stance: Stance,
@@ -107,6 +109,7 @@ impl Roles {
             preempt: Preempt::new(timing),
             followed: None,
             next_round: beginning.incarnation,
+            looked: now.time,
             next_beat: now.time,
             said: None,
             stance: Stance::Park,
@@ -143,8 +146,15 @@ impl Roles {
                 if let Some(place) = self.place(peer) {
                     self.peers[place].1.connect();
                     self.connect_at[place] = None;
-                    let beat = Message::Beat(self.beat(now));
-                    self.send(peer, beat);
+                    if let State::Active(Active {
+                        doubt: Some(doubt), ..
+                    }) = self.state
+                    {
+                        self.ask_for_word(now, peer, doubt.round);
+                    } else {
+                        let beat = Message::Beat(self.beat(now));
+                        self.send(peer, beat);
+                    }
                 }
             }
             Event::TermWritten { term } => self.term_written(now, term),
@@ -162,6 +172,7 @@ impl Roles {
         }
         self.settle(now);
         self.speak(now);
+        self.looked = now.time;
     }
 
     /// What is to be done. Take all after every event.
@@ -190,8 +201,8 @@ impl Roles {
             .chain(own)
             .chain(beat)
             .chain(self.disk_failed)
+            .filter(|time| *time > self.looked && self.state != State::Gone)
             .min()
-            .filter(|_| self.state != State::Gone)
     }
 
     /// How clients are to be treated.
@@ -207,7 +218,9 @@ impl Roles {
             State::Looking { .. } if self.copy == Copy::default() => Stage::Starting,
             State::Looking { .. } | State::Following { .. } => Stage::Standby,
             State::Candidate(_) => Stage::Candidate,
-            State::Active(active) if active.is_handing_over() => Stage::HandingOver,
+            State::Active(active) if active.is_handing_over() || active.doubt.is_some() => {
+                Stage::HandingOver
+            }
             State::Active(_) => Stage::Active,
             State::Leaving { .. } | State::Gone => Stage::Leaving,
         }

@@ -11,21 +11,24 @@ impl Roles {
     /// What an active node has to look at.
     pub(super) fn serve(&mut self, now: Now, mut active: Active) {
         if let Some(other) = self.other_active(now, &active) {
-            let unconfirmed_only = active.doubts_until.is_some();
+            let unconfirmed_only = active.doubt.is_some();
             self.give_up(now, other, unconfirmed_only);
             return;
         }
-        if let Some(until) = active.doubts_until {
+        if let Some(doubt) = active.doubt {
             let all_spoke = self
                 .peers
                 .iter()
                 .all(|(_, peer)| !peer.owes_word() || !self.lives(now, peer));
-            if !all_spoke && now.time < until {
+            if !all_spoke && now.time < doubt.until {
                 return;
             }
-            active.doubts_until = None;
+            active.doubt = None;
         }
-        if self.known_term > active.term && active.raising.is_none() && self.disk_failed.is_none() {
+        // While it hands over it grants nothing, and two that hear of each other's terms would raise
+        // them without an end.
+        let grants = !active.is_handing_over() && self.disk_failed.is_none();
+        if self.known_term > active.term && active.raising.is_none() && grants {
             match self.next_term(now) {
                 Some(term) => {
                     active.raising = Some(term);
@@ -43,7 +46,7 @@ impl Roles {
         self.living(now)
             .filter(|(slot, peer)| {
                 let newer = peer.beat.copy.stream > self.copy.stream;
-                peer.serves() && (*slot < self.own || (active.doubts_until.is_some() && newer))
+                peer.serves() && (*slot < self.own || (active.doubt.is_some() && newer))
             })
             .map(|(slot, _)| slot)
             .min()
@@ -186,10 +189,9 @@ impl Roles {
             .handoff
             .map(|handoff| handoff.until)
             .into_iter()
-            .chain(active.doubts_until)
+            .chain(active.doubt.map(|doubt| doubt.until))
             .chain(active.stop_until)
             .chain(preempts)
-            .filter(|time| *time > active.since)
             .min()
     }
 
@@ -199,7 +201,7 @@ impl Roles {
             State::Following { active, .. } => Stance::Redirect(active),
             State::Active(active) => {
                 let behind = self.known_term > active.term;
-                if active.is_handing_over() || behind || active.doubts_until.is_some() {
+                if active.is_handing_over() || behind || active.doubt.is_some() {
                     Stance::Freeze
                 } else {
                     Stance::Serve

@@ -40,12 +40,11 @@ pub(super) struct Candidate {
 pub(super) struct Active {
     /// Of the tokens.
     pub(super) term: u32,
-    pub(super) since: Time,
     /// A higher term that is being written; nothing is granted until it is.
     pub(super) raising: Option<u32>,
     pub(super) handoff: Option<Round>,
-    /// After a sleep: nothing is done until the peers have spoken or this time has come.
-    pub(super) doubts_until: Option<Time>,
+    /// After a sleep.
+    pub(super) doubt: Option<Doubt>,
     /// A successor that was asked in vain, bits.
     pub(super) refused: u16,
     /// Once it was told to stop: until when it looks for a successor.
@@ -57,6 +56,13 @@ impl Active {
         self.handoff
             .is_some_and(|handoff| handoff.step != Step::Offered)
     }
+}
+
+/// An active node that has woken up does nothing until its peers have answered or the time has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Doubt {
+    pub(super) round: u64,
+    pub(super) until: Time,
 }
 
 /// A handoff as the active node sees it.

@@ -3,6 +3,7 @@
 
 use super::role_world::{MS, SECOND, World};
 use crate::cluster::*;
+use crate::engine::Time;
 
 fn cluster(size: usize) -> World {
     let mut world = World::new(size, 7);
@@ -94,6 +95,33 @@ fn a_node_that_slept_yields_to_the_one_that_took_over_before_it_serves_anything(
 }
 
 #[test]
+fn what_lay_unread_while_a_node_slept_does_not_make_it_serve() {
+    let mut world = cluster(3);
+    world.sleep(0);
+    world.run(2 * SECOND);
+    assert_eq!(world.serving(), [0, 1], "the one that sleeps cannot know");
+    let node = world.nodes[0].as_mut().expect("it sleeps");
+    node.asleep = false;
+    let unread = std::mem::take(&mut node.backlog);
+    world.give(0, Event::Woke);
+    // The first of it is from before the takeover.
+    for (from, packet) in unread {
+        world.arrive(0, from, packet);
+        let serves = world.nodes[0].as_ref().is_some_and(|node| node.serves);
+        assert!(!serves, "after {packet:?} from {from}");
+    }
+    assert!(world.nodes[1].as_ref().is_some_and(|node| node.serves));
+    world.run(5 * MS);
+    let stance = world.nodes[0].as_ref().map(|node| node.roles.stance());
+    assert_eq!(stance, Some(Stance::Redirect(Slot(1))));
+    assert_eq!(
+        world.serving(),
+        [1],
+        "nor does the one that took over give way to it"
+    );
+}
+
+#[test]
 fn a_node_that_slept_alone_goes_on_once_its_peers_have_spoken() {
     let mut world = cluster(3);
     world.sleep(0);
@@ -136,6 +164,32 @@ fn an_orderly_stop_hands_over_at_once() {
     assert_eq!(leaving, Stance::Leave(Some(Slot(1))));
     world.run(3 * SECOND);
     assert!(world.nodes[0].is_none(), "it has gone");
+}
+
+#[test]
+fn a_deadline_lies_ahead_once_the_rules_were_looked_at() {
+    let mut world = cluster(3);
+    world.disk_broken[1] = true;
+    world.sleep(2);
+    for _ in 0..5000 {
+        world.run(MS);
+        for index in 0..2 {
+            let now = Time(world.now);
+            world.give(index, Event::Tick);
+            let node = world.nodes[index].as_ref().expect("it runs");
+            assert!(node.roles.next_deadline() > Some(now), "node {index}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_hands_over_does_not_raise_its_term_above_that_of_its_successor() {
+    let mut world = cluster(3);
+    world.give(0, Event::Stop);
+    world.until_serves(1, SECOND);
+    // What the third node says of the new term comes before the successor's own word.
+    world.run(100 * MS);
+    assert_eq!(world.led.len(), 2, "{:?}", world.led);
 }
 
 #[test]
