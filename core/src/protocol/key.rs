@@ -3,6 +3,7 @@
 
 use super::escape::{self, SpellingError};
 use super::limits;
+use super::line::Fields;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -16,13 +17,24 @@ impl<'a> KeyRef<'a> {
     ///
     /// # Errors
     /// What makes the field no key: empty, too long, or not the one spelling of its bytes.
+    #[inline(never)]
     pub fn parse(field: &'a [u8]) -> Result<Self, SpellingError> {
         escape::check(field, limits::KEY_BYTES)?;
         Ok(KeyRef(field))
     }
 
+    /// The next field of a line, if there is one.
+    #[inline(always)]
+    pub(super) fn next(fields: &mut Fields<'a>) -> Option<Result<Self, SpellingError>> {
+        match fields.text(limits::KEY_BYTES) {
+            Some(text) => Some(Ok(KeyRef(text))),
+            None => fields.next().map(KeyRef::parse),
+        }
+    }
+
     /// The bytes as they stand on the wire.
     #[must_use]
+    #[inline]
     pub fn spelling(self) -> &'a [u8] {
         self.0
     }

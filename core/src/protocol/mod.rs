@@ -20,6 +20,7 @@ mod reply;
 mod request;
 #[cfg(test)]
 mod tests;
+mod word;
 
 pub use code::Code;
 pub use escape::SpellingError;

@@ -2,6 +2,7 @@
 //! is refused, never rounded, wrapped or clamped.
 
 use super::limits;
+use super::line::Fields;
 use std::fmt;
 use std::time::Duration;
 
@@ -26,8 +27,19 @@ impl Token {
         self.0
     }
 
+    #[inline(never)]
     pub(crate) fn parse(field: &[u8]) -> Option<Token> {
         Token::new(parse_u64(field)?)
+    }
+
+    /// The next field of a line; the inner `None` where it is no token.
+    #[inline(always)]
+    #[allow(clippy::option_option)]
+    pub(super) fn next(fields: &mut Fields<'_>) -> Option<Option<Token>> {
+        match fields.number() {
+            Some(number) => Some(Token::new(number)),
+            None => fields.next().map(Token::parse),
+        }
     }
 }
 
@@ -85,9 +97,30 @@ impl Millis {
     }
 
     /// A time of a request: as [`Millis::parse`], but neither 0 nor longer than a year.
+    #[inline(never)]
     pub(crate) fn parse_limited(field: &[u8]) -> Option<Millis> {
         Millis::parse(field)
             .filter(|time| (limits::TIME_MIN_MS..=limits::TIME_MAX_MS).contains(&time.0))
+    }
+
+    /// The next field of a line as [`Millis::parse_limited`] reads it; the inner `None` where it is no
+    /// such time.
+    #[inline(always)]
+    #[allow(clippy::option_option)]
+    pub(super) fn next_limited(fields: &mut Fields<'_>) -> Option<Option<Millis>> {
+        match fields.number() {
+            Some(seconds) => Some(Millis::limited(seconds)),
+            None => fields.next().map(Millis::parse_limited),
+        }
+    }
+
+    /// So many seconds, if they are allowed in a request.
+    #[inline]
+    fn limited(seconds: u64) -> Option<Millis> {
+        let time = Millis(seconds.checked_mul(1000)?);
+        (limits::TIME_MIN_MS..=limits::TIME_MAX_MS)
+            .contains(&time.0)
+            .then_some(time)
     }
 
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
@@ -122,11 +155,23 @@ pub enum Wait {
 }
 
 impl Wait {
+    #[inline(never)]
     pub(crate) fn parse(field: &[u8]) -> Option<Wait> {
         match field {
             b"-" => Some(Wait::No),
             b"0" => Some(Wait::Forever),
             field => Millis::parse_limited(field).map(Wait::For),
+        }
+    }
+
+    /// The next field of a line; the inner `None` where it is no wait.
+    #[inline(always)]
+    #[allow(clippy::option_option)]
+    pub(super) fn next(fields: &mut Fields<'_>) -> Option<Option<Wait>> {
+        match fields.number() {
+            Some(0) => Some(Some(Wait::Forever)),
+            Some(seconds) => Some(Millis::limited(seconds).map(Wait::For)),
+            None => fields.next().map(Wait::parse),
         }
     }
 
@@ -156,7 +201,17 @@ impl Tag {
         Tag { number, attempt: 0 }
     }
 
+    /// The next field of a line, if it is a tag.
+    #[inline(always)]
+    pub(super) fn next(fields: &mut Fields<'_>) -> Option<Tag> {
+        match fields.tag_number() {
+            Some(number) => Some(Tag::first(number)),
+            None => Tag::parse(fields.next()?),
+        }
+    }
+
     /// Reads a field that begins with `#`.
+    #[inline(never)]
     pub(crate) fn parse(field: &[u8]) -> Option<Tag> {
         let text = field.strip_prefix(b"#")?;
         let (number, attempt) = match memchr::memchr(b'.', text) {
@@ -175,6 +230,7 @@ impl Tag {
         })
     }
 
+    #[inline]
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         out.push(b'#');
         push_u64(self.number, out);

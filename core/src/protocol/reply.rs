@@ -343,18 +343,31 @@ impl<'a> Reply<'a> {
     }
 
     /// Appends the reply as a line with its end.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Reply::Granted { key, token, tag } => {
                 push_key_token(b"A ", key, token, out);
                 push_tag(tag, out);
             }
-            Reply::TimedOut { key, tag } => {
-                push_words(out, b"T", &[key.spelling()]);
+            Reply::Released { key, ok, tag } => {
+                out.extend_from_slice(b"R ");
+                out.extend_from_slice(key.spelling());
+                out.extend_from_slice(if ok { b" ok" } else { b" stale" });
                 push_tag(tag, out);
             }
-            Reply::Released { key, ok, tag } => {
-                push_words(out, b"R", &[key.spelling(), ok_or_stale(ok)]);
+            _ => self.encode_rarer(out),
+        }
+        out.push(b'\n');
+    }
+
+    /// What is not on the way of every lock, and so stands aside of it.
+    #[inline(never)]
+    fn encode_rarer(&self, out: &mut Vec<u8>) {
+        match *self {
+            Reply::Granted { .. } | Reply::Released { .. } => {}
+            Reply::TimedOut { key, tag } => {
+                push_words(out, b"T", &[key.spelling()]);
                 push_tag(tag, out);
             }
             Reply::Kept { key, ok, tag } => {
@@ -453,7 +466,6 @@ impl<'a> Reply<'a> {
                 push_words(out, b"", &[text.as_bytes()]);
             }
         }
-        out.push(b'\n');
     }
 
     /// Reads a line (without its end). Further fields behind the known ones of `H` and `S` are
@@ -462,32 +474,32 @@ impl<'a> Reply<'a> {
     pub fn parse(line: &'a [u8]) -> Option<Reply<'a>> {
         let mut fields = Fields::new(line);
         let fields = &mut fields;
-        let reply = match fields.next()? {
-            b"A" => Reply::Granted {
+        let reply = match fields.letter()? {
+            b'A' => Reply::Granted {
                 key: key(fields)?,
-                token: Token::parse(fields.next()?)?,
+                token: Token::next(fields)??,
                 tag: tag(fields)?,
             },
-            b"T" => Reply::TimedOut {
+            b'T' => Reply::TimedOut {
                 key: key(fields)?,
                 tag: tag(fields)?,
             },
-            b"R" => Reply::Released {
-                key: key(fields)?,
-                ok: one_of(fields, b"ok", b"stale")?,
-                tag: tag(fields)?,
-            },
-            b"K" => Reply::Kept {
+            b'R' => Reply::Released {
                 key: key(fields)?,
                 ok: one_of(fields, b"ok", b"stale")?,
                 tag: tag(fields)?,
             },
-            b"C" => Reply::Cancelled {
+            b'K' => Reply::Kept {
+                key: key(fields)?,
+                ok: one_of(fields, b"ok", b"stale")?,
+                tag: tag(fields)?,
+            },
+            b'C' => Reply::Cancelled {
                 key: key(fields)?,
                 found: one_of(fields, b"ok", b"none")?,
                 tag: tag(fields)??,
             },
-            b"I" => {
+            b'I' => {
                 let key = key(fields)?;
                 if one_of(fields, b"free", b"held")? {
                     Reply::Free {
@@ -502,7 +514,7 @@ impl<'a> Reply<'a> {
                     }
                 }
             }
-            b"w" => Reply::WaiterRow {
+            b'w' => Reply::WaiterRow {
                 key: key(fields)?,
                 position: number(fields)?,
                 waited: Millis::parse(fields.next()?)?,
@@ -510,44 +522,41 @@ impl<'a> Reply<'a> {
                 address: text(fields.next()?)?,
                 tag: tag(fields)?,
             },
-            b"W" => Reply::Waiters {
+            b'W' => Reply::Waiters {
                 key: key(fields)?,
                 count: number(fields)?,
                 tag: tag(fields)?,
             },
-            b"l" => Reply::LockRow {
+            b'l' => Reply::LockRow {
                 holder: Holder::parse_rest(key(fields)?, fields)?,
                 tag: tag(fields)?,
             },
-            b"L" => Reply::Listed {
+            b'L' => Reply::Listed {
                 prefix: Prefix::parse(fields.next()?).ok()?,
                 count: number(fields)?,
                 tag: tag(fields)?,
             },
-            b"H" => {
+            b'H' => {
                 if fields.next()? != b"1" {
                     return None;
                 }
                 return Some(Reply::Hello(parse_hello(fields)?));
             }
-            b"P" => Reply::Pong { tag: tag(fields)? },
-            b"S" => return Some(Reply::Status(parse_status(fields)?)),
-            b"M" => Reply::Moved {
+            b'P' => Reply::Pong { tag: tag(fields)? },
+            b'S' => return Some(Reply::Status(parse_status(fields)?)),
+            b'M' => Reply::Moved {
                 operation: Operation::of_letter(letter(fields.next()?)?)?,
                 key: prefix_or_key(fields.next()?)?,
                 address: address(fields)?,
                 tag: tag(fields)?,
             },
-            b"N" => Reply::ActiveAt {
+            b'N' => Reply::ActiveAt {
                 address: address(fields)?,
             },
-            b"E" => return parse_refused(fields),
+            b'E' => return parse_refused(fields),
             _ => return None,
         };
-        match fields.next() {
-            None => Some(reply),
-            Some(_) => None,
-        }
+        fields.is_over().then_some(reply)
     }
 }
 
@@ -603,7 +612,7 @@ fn push_identity(out: &mut Vec<u8>, role: Role, node: &str, active: Option<&str>
 }
 
 fn key<'a>(fields: &mut Fields<'a>) -> Option<KeyRef<'a>> {
-    KeyRef::parse(fields.next()?).ok()
+    KeyRef::next(fields)?.ok()
 }
 
 fn prefix_or_key(field: &[u8]) -> Option<&[u8]> {
@@ -617,10 +626,10 @@ fn number(fields: &mut Fields<'_>) -> Option<u64> {
 /// The tag in the last place: the inner `None` where there is no such field.
 #[allow(clippy::option_option)]
 fn tag(fields: &mut Fields<'_>) -> Option<Option<Tag>> {
-    match fields.next() {
-        None => Some(None),
-        Some(field) => Some(Some(Tag::parse(field)?)),
+    if fields.is_over() {
+        return Some(None);
     }
+    Tag::next(fields).map(Some)
 }
 
 /// True for the first word, false for the second.

@@ -119,10 +119,9 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// What to answer instead.
+    #[inline]
     pub fn parse(line: &'a [u8]) -> Result<Request<'a>, Refusal<'a>> {
-        let mut fields = Fields::new(line);
-        let op = fields.next().unwrap_or_default();
-        parse_fields(op, fields).map_err(|flaw| flaw.refusal(op, line))
+        parse_fields(Fields::new(line)).map_err(|flaw| flaw.refusal(line))
     }
 
     /// Appends the request as a line with its end.
@@ -223,6 +222,7 @@ impl Hello<'_> {
     }
 }
 
+#[inline]
 pub(super) fn push_tag(tag: Option<Tag>, out: &mut Vec<u8>) {
     if let Some(tag) = tag {
         out.push(b' ');
@@ -230,6 +230,7 @@ pub(super) fn push_tag(tag: Option<Tag>, out: &mut Vec<u8>) {
     }
 }
 
+#[inline]
 pub(super) fn push_key_token(op: &[u8], key: KeyRef<'_>, token: Token, out: &mut Vec<u8>) {
     out.extend_from_slice(op);
     out.extend_from_slice(key.spelling());
@@ -254,8 +255,9 @@ const fn syntax(text: &'static str) -> Flaw {
 impl Flaw {
     /// Reads once more what the reply repeats. Nothing here is on the way of a good line.
     #[cold]
-    fn refusal<'a>(self, op: &'a [u8], line: &'a [u8]) -> Refusal<'a> {
-        let mut fields = Fields::new(line).skip(1);
+    fn refusal(self, line: &[u8]) -> Refusal<'_> {
+        let mut fields = Fields::new(line);
+        let op = fields.next().unwrap_or_default();
         let known = matches!(op, [letter] if b"ARKCIWLHPS".contains(letter));
         let keyed = matches!(op, [letter] if b"ARKCIWL".contains(letter));
         let key = match fields.next() {
@@ -278,54 +280,71 @@ impl Flaw {
     }
 }
 
-fn parse_fields<'a>(op: &[u8], mut fields: Fields<'a>) -> Result<Request<'a>, Flaw> {
+fn parse_fields(mut fields: Fields<'_>) -> Result<Request<'_>, Flaw> {
     let fields = &mut fields;
-    let request = match op {
-        b"A" => Request::Acquire {
+    let request = match fields.letter() {
+        Some(b'A') => Request::Acquire {
             key: key(fields)?,
             lease: lease(fields)?,
             wait: wait(fields)?,
             tag: tag(fields)?,
         },
-        b"R" => Request::Release {
+        Some(b'R') => Request::Release {
             key: key(fields)?,
             token: token(fields)?,
             tag: tag(fields)?,
         },
-        b"K" => Request::Keep {
+        letter => return parse_rarer(letter, fields),
+    };
+    the_end(request, fields)
+}
+
+/// What is not on the way of every lock, and so stands aside of it.
+#[inline(never)]
+fn parse_rarer<'a>(letter: Option<u8>, fields: &mut Fields<'a>) -> Result<Request<'a>, Flaw> {
+    let request = match letter {
+        Some(b'K') => Request::Keep {
             key: key(fields)?,
             token: token(fields)?,
             lease: lease(fields)?,
             tag: tag(fields)?,
         },
-        b"C" => Request::Cancel {
+        Some(b'C') => Request::Cancel {
             key: key(fields)?,
             tag: tag(fields)?.ok_or(syntax("a cancel names the tag of its acquire"))?,
         },
-        b"I" => Request::Inspect {
+        Some(b'I') => Request::Inspect {
             key: key(fields)?,
             tag: tag(fields)?,
         },
-        b"W" => Request::Waiters {
+        Some(b'W') => Request::Waiters {
             key: key(fields)?,
             limit: limit(fields)?,
             tag: tag(fields)?,
         },
-        b"L" => list(fields)?,
-        b"H" => hello(fields)?,
-        b"P" => Request::Ping { tag: tag(fields)? },
-        b"S" => Request::Status,
+        Some(b'L') => list(fields)?,
+        Some(b'H') => hello(fields)?,
+        Some(b'P') => Request::Ping { tag: tag(fields)? },
+        Some(b'S') => Request::Status,
         _ => return Err(syntax("unknown operation")),
     };
-    match fields.next() {
-        None => Ok(request),
-        Some(_) => Err(syntax("more fields than this operation has")),
+    the_end(request, fields)
+}
+
+#[inline(always)]
+fn the_end<'a>(request: Request<'a>, fields: &Fields<'a>) -> Result<Request<'a>, Flaw> {
+    if fields.is_over() {
+        Ok(request)
+    } else {
+        Err(syntax("more fields than this operation has"))
     }
 }
 
 fn next<'a>(fields: &mut Fields<'a>) -> Result<&'a [u8], Flaw> {
-    fields.next().ok_or(syntax("a field is missing"))
+    fields.next().ok_or(MISSING)
 }
+
+const MISSING: Flaw = syntax("a field is missing");
 
 fn key_of<'a>(field: &'a [u8]) -> Result<KeyRef<'a>, Flaw> {
     KeyRef::parse(field).map_err(key_flaw)
@@ -344,26 +363,45 @@ fn key_flaw(error: SpellingError) -> Flaw {
     }
 }
 
+#[inline(always)]
 fn key<'a>(fields: &mut Fields<'a>) -> Result<KeyRef<'a>, Flaw> {
-    key_of(next(fields)?)
+    match KeyRef::next(fields) {
+        Some(Ok(key)) => Ok(key),
+        Some(Err(error)) => Err(key_flaw(error)),
+        None => Err(MISSING),
+    }
 }
 
+#[inline(always)]
 fn lease(fields: &mut Fields<'_>) -> Result<Millis, Flaw> {
-    Millis::parse_limited(next(fields)?).ok_or(Flaw {
+    const NO_LEASE: Flaw = Flaw {
         code: Code::Lease,
         text: "a lease is seconds from 0.001 up to the server's limit, with at most three fraction digits",
-    })
+    };
+    match Millis::next_limited(fields) {
+        Some(lease) => lease.ok_or(NO_LEASE),
+        None => Err(MISSING),
+    }
 }
 
+#[inline(always)]
 fn wait(fields: &mut Fields<'_>) -> Result<Wait, Flaw> {
-    Wait::parse(next(fields)?).ok_or(Flaw {
+    const NO_WAIT: Flaw = Flaw {
         code: Code::Wait,
         text: "a wait is 0, -, or seconds from 0.001 to 31536000 with at most three fraction digits",
-    })
+    };
+    match Wait::next(fields) {
+        Some(wait) => wait.ok_or(NO_WAIT),
+        None => Err(MISSING),
+    }
 }
 
+#[inline(always)]
 fn token(fields: &mut Fields<'_>) -> Result<Token, Flaw> {
-    Token::parse(next(fields)?).ok_or(syntax("a token is a number from 1, below 2^63"))
+    match Token::next(fields) {
+        Some(token) => token.ok_or(syntax("a token is a number from 1, below 2^63")),
+        None => Err(MISSING),
+    }
 }
 
 fn limit(fields: &mut Fields<'_>) -> Result<u32, Flaw> {
@@ -373,14 +411,19 @@ fn limit(fields: &mut Fields<'_>) -> Result<u32, Flaw> {
         .ok_or(syntax("a limit is a number from 1 to 100000"))
 }
 
+#[inline(always)]
 fn tag(fields: &mut Fields<'_>) -> Result<Option<Tag>, Flaw> {
-    fields.next().map(tag_of).transpose()
+    if fields.is_over() {
+        return Ok(None);
+    }
+    Tag::next(fields).map(Some).ok_or(NO_TAG)
 }
 
+const NO_TAG: Flaw =
+    syntax("in the place of a tag: # and a number, for attempts . and their number");
+
 fn tag_of(field: &[u8]) -> Result<Tag, Flaw> {
-    Tag::parse(field).ok_or(syntax(
-        "in the place of a tag: # and a number, for attempts . and their number",
-    ))
+    Tag::parse(field).ok_or(NO_TAG)
 }
 
 fn list<'a>(fields: &mut Fields<'a>) -> Result<Request<'a>, Flaw> {
