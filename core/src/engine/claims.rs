@@ -72,31 +72,44 @@ impl Engine {
         }
     }
 
-    /// Ends a grant at its holder's wish.
-    pub(super) fn give_back(&mut self, now: Time, claim: u32) {
+    /// Ends a grant at its holder's wish; `hash` is that of the key, where the caller knows it.
+    pub(super) fn give_back(&mut self, now: Time, claim: u32, hash: Option<u64>) {
         self.counts.released += 1;
-        self.end_grant(now, claim, |claim, token| Change::Released { claim, token });
+        self.end_grant(now, claim, hash, |claim, token| Change::Released {
+            claim,
+            token,
+        });
     }
 
     /// Takes a grant back from its holder.
     pub(super) fn expire_grant(&mut self, now: Time, claim: u32) {
-        self.end_grant(now, claim, |claim, token| Change::Expired { claim, token });
+        self.end_grant(now, claim, None, |claim, token| Change::Expired {
+            claim,
+            token,
+        });
     }
 
-    fn end_grant(&mut self, now: Time, claim: u32, change: fn(ClaimId, Token) -> Change) {
+    #[inline]
+    fn end_grant(
+        &mut self,
+        now: Time,
+        claim: u32,
+        hash: Option<u64>,
+        change: impl FnOnce(ClaimId, Token) -> Change,
+    ) {
         let ended = self.take_out(claim);
         let token = ended.token().expect("the claim holds");
         self.record(|_| change(ClaimId(claim), token));
         self.unlink_holder(ended.place());
         self.part_with(now, &ended);
-        self.serve(now, ended.lock);
+        self.serve(now, ended.lock, hash);
     }
 
     /// A waiting claim gives up its place, without a word.
     pub(super) fn leave(&mut self, now: Time, claim: u32) {
         let lock = self.claims[claim].lock;
         self.remove_waiter(now, claim);
-        self.serve(now, lock);
+        self.serve(now, lock, None);
     }
 
     fn remove_waiter(&mut self, now: Time, claim: u32) {
@@ -154,12 +167,24 @@ impl Engine {
     }
 
     /// Hands a lock that nobody holds to the first who waits, in this very step. It stays free for a
-    /// detached one to come back, and is forgotten if nobody waits.
-    pub(super) fn serve(&mut self, now: Time, lock: u32) {
+    /// detached one to come back, and is forgotten if nobody waits. `hash` is that of the key, where
+    /// the caller knows it.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Time, lock: u32, hash: Option<u64>) {
+        let free = &self.locks[lock];
+        if free.holders == NIL && free.queue == NIL {
+            self.remove_lock(lock, hash);
+        } else {
+            self.serve_next(now, lock);
+        }
+    }
+
+    #[inline(never)]
+    fn serve_next(&mut self, now: Time, lock: u32) {
         while self.locks[lock].holders == NIL {
             let queue = self.locks[lock].queue;
             if queue == NIL {
-                self.remove_lock(lock);
+                self.remove_lock(lock, None);
                 return;
             }
             let head = self.queues[queue].head;

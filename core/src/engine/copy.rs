@@ -293,7 +293,7 @@ impl Engine {
             self.end_copy_of_waiter(claim);
         }
         if self.locks[lock].holders == NIL && self.locks[lock].queue == NIL {
-            self.remove_lock(lock);
+            self.remove_lock(lock, None);
         }
     }
 

@@ -43,7 +43,7 @@ impl Engine {
     /// The grant with this token, if it holds the key.
     #[must_use]
     pub fn grant_of(&self, key: KeyRef<'_>, token: Token) -> Option<Grant> {
-        let claim = ClaimId(self.find_grant(key, token)?);
+        let claim = ClaimId(self.find_grant(self.hashes.key(key.spelling()), key, token)?);
         Some(Grant { claim, token })
     }
 

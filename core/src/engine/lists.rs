@@ -6,15 +6,17 @@ use super::{Engine, NIL};
 use crate::protocol::{ClientId, Key, KeyRef, Token};
 
 impl Engine {
+    #[inline]
     pub(super) fn find_lock(&self, hash: u64, key: KeyRef<'_>) -> Option<u32> {
         let spelling = key.spelling();
         self.keys
             .find(hash, |lock| self.locks[lock].key.spelling() == spelling)
     }
 
-    /// The claim that holds `key` with `token`.
-    pub(super) fn find_grant(&self, key: KeyRef<'_>, token: Token) -> Option<u32> {
-        let lock = self.find_lock(self.hashes.key(key.spelling()), key)?;
+    /// The claim that holds `key`, which has this hash, with `token`.
+    #[inline]
+    pub(super) fn find_grant(&self, hash: u64, key: KeyRef<'_>, token: Token) -> Option<u32> {
+        let lock = self.find_lock(hash, key)?;
         self.holders(lock)
             .find(|claim| self.claims[*claim].token() == Some(token))
     }
@@ -75,10 +77,12 @@ impl Engine {
         lock
     }
 
-    pub(super) fn remove_lock(&mut self, lock: u32) {
+    /// `hash` is that of the key, where the caller knows it.
+    pub(super) fn remove_lock(&mut self, lock: u32, hash: Option<u64>) {
         let (locks, hashes) = (&self.locks, &self.hashes);
         let hash_of = |lock: u32| hashes.key(locks[lock].key.spelling());
-        self.keys.remove(hash_of(lock), lock, hash_of);
+        let hash = hash.unwrap_or_else(|| hash_of(lock));
+        self.keys.remove(hash, lock, hash_of);
         self.locks.remove(lock);
     }
 

@@ -84,7 +84,7 @@ impl Engine {
             }
         }
         for (_, claim) in &found {
-            self.give_back(now, *claim);
+            self.give_back(now, *claim, None);
         }
         let known: BTreeSet<Token> = found.into_iter().map(|(token, _)| token).collect();
         tokens.difference(&known).copied().collect()
@@ -93,7 +93,7 @@ impl Engine {
     /// A grant as it is now, if it has not ended.
     #[must_use]
     pub fn grant(&self, key: KeyRef<'_>, token: Token) -> Option<Change> {
-        let claim = self.find_grant(key, token)?;
+        let claim = self.find_grant(self.hashes.key(key.spelling()), key, token)?;
         Some(self.granted(claim, token))
     }
 

@@ -180,6 +180,13 @@ impl Engine {
         self.tokens.highest()
     }
 
+    /// Whether there is something to be done.
+    #[must_use]
+    #[inline]
+    pub fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
     /// The next thing to be done. Take all after every call that changes something.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         poll(&mut self.effects)

@@ -68,17 +68,19 @@ impl Engine {
 
     /// Handles `R`: whether the token held the key. Anybody who knows the token may release.
     pub fn release(&mut self, now: Time, key: KeyRef<'_>, token: Token) -> bool {
-        let Some(claim) = self.find_grant(key, token) else {
+        let hash = self.hashes.key(key.spelling());
+        let Some(claim) = self.find_grant(hash, key, token) else {
             return false;
         };
-        self.give_back(now, claim);
+        self.give_back(now, claim, Some(hash));
         true
     }
 
     /// Handles `K`: whether the token holds the key. Its lease ends `lease` from now, or when it would
     /// have ended anyway if that is later.
     pub fn keep(&mut self, now: Time, key: KeyRef<'_>, token: Token, lease: Millis) -> bool {
-        let Some(claim) = self.find_grant(key, token) else {
+        let hash = self.hashes.key(key.spelling());
+        let Some(claim) = self.find_grant(hash, key, token) else {
             return false;
         };
         self.wheel.catch_up(now);
@@ -108,7 +110,8 @@ impl Engine {
         }) else {
             return false;
         };
-        let lock = self.find_lock(self.hashes.key(key.spelling()), key);
+        let hash = self.hashes.key(key.spelling());
+        let lock = self.find_lock(hash, key);
         let Some(claim) = self.find_claim(lock, client, tag.number) else {
             self.remember(now, client, tag.number, tag.attempt);
             return false;
@@ -119,7 +122,7 @@ impl Engine {
         }
         *newest = tag.attempt;
         match self.claims[claim].stage {
-            Stage::Held { .. } => self.give_back(now, claim),
+            Stage::Held { .. } => self.give_back(now, claim, Some(hash)),
             Stage::Attached { .. } | Stage::Detached { .. } => self.leave(now, claim),
         }
         true

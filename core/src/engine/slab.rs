@@ -10,6 +10,9 @@ pub(super) const NIL: u32 = u32::MAX;
 const CHUNK_BITS: usize = 10;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
+/// How many numbers of those that became free last are used again without looking for the lowest.
+const RECENT: usize = 256;
+
 /// Values by number.
 pub(super) struct Slab<T> {
     /// Chunks without a value have no storage.
@@ -18,8 +21,8 @@ pub(super) struct Slab<T> {
     used: Vec<u32>,
     /// The free numbers of all chunks that ever were, but for `recent`.
     free: BitSet,
-    /// The number that became free last; what comes and goes one at a time gets it again.
-    recent: Option<u32>,
+    /// The numbers that became free last; what comes and goes gets them again, the latest first.
+    recent: Vec<u32>,
     /// The storage of one empty chunk, kept so that a value that comes and goes at the border of a
     /// chunk does not ask the allocator each time.
     spare: Option<Chunk<T>>,
@@ -34,7 +37,7 @@ impl<T> Slab<T> {
             chunks: Vec::new(),
             used: Vec::new(),
             free: BitSet::new(),
-            recent: None,
+            recent: Vec::new(),
             spare: None,
             len: 0,
         }
@@ -44,8 +47,9 @@ impl<T> Slab<T> {
         self.len
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, value: T) -> u32 {
-        let number = match self.recent.take() {
+        let number = match self.recent.pop() {
             Some(number) => number,
             None => self.take_lowest(),
         };
@@ -61,15 +65,16 @@ impl<T> Slab<T> {
         while self.chunks.len() <= number as usize >> CHUNK_BITS {
             self.add_chunk();
         }
-        if self.recent == Some(number) {
-            self.recent = None;
-        } else {
-            self.free.remove(number as usize);
+        // Who copies another slab's numbers takes them in the same order, so it is mostly the last one.
+        match self.recent.iter().rposition(|recent| *recent == number) {
+            Some(place) => drop(self.recent.remove(place)),
+            None => self.free.remove(number as usize),
         }
         self.put(number, value);
         Ok(())
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, number: u32) -> T {
         let chunk = number as usize >> CHUNK_BITS;
         let value = self.chunks[chunk]
@@ -81,17 +86,29 @@ impl<T> Slab<T> {
         if self.used[chunk] == 0 {
             self.spare = self.chunks[chunk].take();
         }
-        if let Some(older) = self.recent.replace(number) {
-            self.free.insert(older as usize);
+        if self.recent.len() == RECENT {
+            self.sort_in_older();
         }
+        self.recent.push(number);
         value
     }
 
+    /// Makes room for further recent numbers.
+    #[cold]
+    #[inline(never)]
+    fn sort_in_older(&mut self) {
+        for number in self.recent.drain(..RECENT / 2) {
+            self.free.insert(number as usize);
+        }
+    }
+
+    #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let chunk = self.chunks.get(number as usize >> CHUNK_BITS)?.as_ref()?;
         chunk[number as usize % CHUNK].as_ref()
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut(number as usize >> CHUNK_BITS)?;
         chunk.as_mut()?[number as usize % CHUNK].as_mut()
@@ -110,6 +127,7 @@ impl<T> Slab<T> {
         })
     }
 
+    #[inline(never)]
     fn take_lowest(&mut self) -> u32 {
         let number = self.free.first().unwrap_or_else(|| {
             let number = self.chunks.len() << CHUNK_BITS;
@@ -121,13 +139,11 @@ impl<T> Slab<T> {
     }
 
     /// Stores a value under a number that is free and in neither `free` nor `recent` any more.
+    #[inline]
     fn put(&mut self, number: u32, value: T) {
         let chunk = number as usize >> CHUNK_BITS;
         let spare = &mut self.spare;
-        let values = self.chunks[chunk].get_or_insert_with(|| match spare.take() {
-            Some(empty) => empty,
-            None => new_chunk(),
-        });
+        let values = self.chunks[chunk].get_or_insert_with(|| storage(spare));
         values[number as usize % CHUNK] = Some(value);
         self.used[chunk] += 1;
         self.len += 1;
@@ -147,7 +163,12 @@ impl<T> Slab<T> {
     }
 }
 
-fn new_chunk<T>() -> Chunk<T> {
+#[cold]
+#[inline(never)]
+fn storage<T>(spare: &mut Option<Chunk<T>>) -> Chunk<T> {
+    if let Some(empty) = spare.take() {
+        return empty;
+    }
     let empty: Box<[Option<T>]> = (0..CHUNK).map(|_| None).collect();
     let Ok(chunk) = empty.try_into() else {
         unreachable!("as many values as a chunk has");
@@ -174,7 +195,7 @@ impl<T> IndexMut<u32> for Slab<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK, Slab};
+    use super::{CHUNK, RECENT, Slab};
 
     #[test]
     fn the_lowest_free_number_is_taken_and_empty_chunks_go_back() {
@@ -190,11 +211,12 @@ mod tests {
             kept.count() + usize::from(slab.spare.is_some())
         };
         assert_eq!((slab.len(), with_storage(&slab)), (CHUNK - 10, 2));
-        assert_eq!(
-            (slab.insert(7), slab.insert(7)),
-            (9, 0),
-            "the latest, then the lowest"
-        );
+        assert_eq!((slab.insert(7), slab.insert(7)), (9, 8), "the latest first");
+        for _ in 0..RECENT {
+            slab.insert(7);
+        }
+        let lowest = (0..).find(|number| slab.get(*number).is_none());
+        assert_eq!(Some(slab.insert(7)), lowest, "then the lowest");
         slab.insert_at(2 * CHUNK as u32 + 5, 8).expect("free");
         assert_eq!(slab.insert_at(2 * CHUNK as u32 + 5, 9), Err(9));
         assert_eq!(slab[2 * CHUNK as u32 + 5], 8);

@@ -70,26 +70,27 @@ impl Wheel {
     }
 
     /// Arms a value whose timer is off, unless it is never due.
+    #[inline]
     pub(super) fn insert<T: Timed>(&mut self, values: &mut Slab<T>, number: u32) {
-        let value = &values[number];
-        if value.due() == Time::NEVER {
+        let value = &mut values[number];
+        debug_assert!(!value.timer().is_on());
+        let due = value.due();
+        if due == Time::NEVER {
             return;
         }
-        debug_assert!(!value.timer().is_on());
-        let tick = value.due().0.div_ceil(1000).max(self.now);
+        let tick = due.0.div_ceil(1000).max(self.now);
         let slot = self.slot_for(tick);
-        let first = self.heads[slot];
+        let first = std::mem::replace(&mut self.heads[slot], number);
+        *value.timer_mut() = TimerLinks {
+            next: first,
+            previous: SLOT | slot as u32,
+        };
         if first == NIL {
             let level = level_of(slot);
             self.occupied[level].insert(slot - OFFSETS[level]);
         } else {
             values[first].timer_mut().previous = number;
         }
-        *values[number].timer_mut() = TimerLinks {
-            next: first,
-            previous: SLOT | slot as u32,
-        };
-        self.heads[slot] = number;
         self.armed += 1;
     }
 
@@ -100,6 +101,7 @@ impl Wheel {
     }
 
     /// Disarms a value that has left `values` already.
+    #[inline]
     pub(super) fn unlink<T: Timed>(&mut self, values: &mut Slab<T>, links: TimerLinks) {
         if !links.is_on() {
             return;
@@ -169,6 +171,7 @@ impl Wheel {
 
     /// Moves *now* to `time` if nothing is to be done before, so that deadlines are filed by how far
     /// away they are and not by how long nothing has been due.
+    #[inline]
     pub(super) fn catch_up(&mut self, time: Time) {
         let tick = time.0 / 1000;
         let same_block = tick >> BLOCK_BITS == self.now >> BLOCK_BITS;
@@ -196,6 +199,7 @@ impl Wheel {
         Some(Time(tick.saturating_mul(1000)))
     }
 
+    #[inline]
     fn slot_for(&self, tick: u64) -> usize {
         let (block, era) = (tick >> BLOCK_BITS, tick >> ERA_BITS);
         let now_era = self.now >> ERA_BITS;
