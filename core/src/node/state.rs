@@ -142,7 +142,15 @@ impl Node {
 
     /// Hands what the engine wants to be told to the outboxes. Has to follow every call that changes
     /// something, and [`Node::flush_others`] has to follow at the end of the step.
+    #[inline]
     pub(crate) fn deliver(&mut self) {
+        // Most requests are nobody else's business.
+        if self.engine.has_effects() {
+            self.deliver_effects();
+        }
+    }
+
+    fn deliver_effects(&mut self) {
         while let Some(effect) = self.engine.poll_effect() {
             match &effect {
                 Effect::Granted {
