@@ -50,7 +50,7 @@ pub unsafe extern "C" fn fairlock_server_start(
             )
         };
         let mut settings = settings;
-        settings.listen = listen.unwrap_or("127.0.0.1:0").to_owned();
+        settings.listen = Some(listen.unwrap_or("127.0.0.1:0").to_owned());
         settings.ephemeral = settings.data_dir.is_none();
         let started = Server::builder()
             .settings(settings)

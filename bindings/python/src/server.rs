@@ -27,7 +27,7 @@ impl Server {
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Server> {
         let mut node = Settings::default();
-        node.listen = listen.to_owned();
+        node.listen = Some(listen.to_owned());
         node.ephemeral = data_dir.is_none();
         node.data_dir = data_dir;
         for (name, value) in settings.into_iter().flatten() {

@@ -30,6 +30,9 @@ pub struct MemberSettings {
     pub timing: Timing,
     /// How long waiting requests keep their places after the active node has changed.
     pub takeover_grace: Millis,
+    /// Where the counter of a term begins: 0, or for a node that remembers nothing the fraction of a
+    /// second, so that it repeats no token when it starts twice within one.
+    pub first_counter: u32,
 }
 
 impl Default for MemberSettings {
@@ -37,6 +40,7 @@ impl Default for MemberSettings {
         MemberSettings {
             timing: Timing::default(),
             takeover_grace: Millis(2000),
+            first_counter: 0,
         }
     }
 }
@@ -154,6 +158,12 @@ impl Member {
         self.roles.active()
     }
 
+    /// The term to be written before the counter of the present one ends; `None` when they are used up.
+    #[must_use]
+    pub fn next_term(&self, now: Now) -> Option<u32> {
+        self.roles.next_term(now)
+    }
+
     /// The next thing to be done. Take all after every call.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
@@ -196,6 +206,8 @@ impl Member {
     pub fn handle(&mut self, now: Now, event: Event, engine: &mut Engine) {
         match event {
             Event::Connected { peer } => {
+                // What was under way over the connection before is lost.
+                self.feeds.lose(engine, peer);
                 self.outgoing.set_open(peer, true);
                 if self.copier.active() == Some(peer) {
                     self.ask(now, peer);
@@ -205,7 +217,14 @@ impl Member {
                 self.outgoing.set_open(peer, false);
                 self.feeds.lose(engine, peer);
             }
+            Event::Relinked { peer } => {
+                if self.copier.active() == Some(peer) {
+                    self.ask(now, peer);
+                }
+            }
             Event::Tick
+            | Event::Doubted { .. }
+            | Event::TermOpened { .. }
             | Event::Heard { .. }
             | Event::TermWritten { .. }
             | Event::TermFailed { .. }
@@ -404,7 +423,9 @@ impl Member {
     fn open_term(&mut self, engine: &mut Engine, term: u32) {
         // The roles know of every term that a copied token can have, so this does not fail; if it did,
         // grants would be refused, which harms nobody.
-        if engine.open_term(term, self.members.own().0, 0).is_err() {
+        let slot = self.members.own().0;
+        let first = self.settings.first_counter;
+        if engine.open_term(term, slot, first).is_err() {
             self.outputs.push_back(Output::Note(Note::TermsUsedUp));
         }
     }

@@ -123,6 +123,12 @@ impl Members {
         self.addresses.get(slot.index())?.as_deref()
     }
 
+    /// How many places the list has, the empty ones included.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.addresses.len()
+    }
+
     /// The place of an address.
     #[must_use]
     pub fn slot(&self, address: &str) -> Option<Slot> {

@@ -6,14 +6,14 @@
 //! requests ──▶ Parking                  while nobody is known to be active
 //! ```
 //!
-//! Pure, as the engine is: time, messages and what the disk said come in, effects go out. The node does
-//! not use it yet: this version serves alone.
+//! Pure, as the engine is: time, messages and what the disk said come in, effects go out.
 
 #![forbid(unsafe_code)]
 
 mod copier;
 mod feeds;
 mod frame;
+mod greeting;
 mod member;
 mod members;
 mod message;
@@ -27,6 +27,7 @@ mod tests;
 
 pub use feeds::FEED_BYTES;
 pub use frame::{FRAME_BYTES, FrameError, Unit, VERSION, split_frame};
+pub use greeting::{Greeting, GreetingError, is_welcome, opens_link, welcome};
 pub use member::{Member, MemberSettings, Output, PeerState};
 pub use members::{MAX_NODES, Members, MembersError, Slot};
 pub use message::{Beat, Copy, Handoff, Message, Stage, Stream, Timing};

@@ -31,9 +31,22 @@ pub enum Overdue {
     Unavailable,
 }
 
-/// More is parked than one connection may have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
+/// No more can be kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Full {
+    /// The connection has as many here as it may have waiting.
+    #[error("max_waiting_per_connection is reached: {0}")]
+    Connection(u32),
+    /// All requests here together take as much memory as they may.
+    #[error("no node is active, and {PARKED_BYTES} bytes of requests wait for one")]
+    Bytes,
+}
+
+/// The most that all requests here take together.
+const PARKED_BYTES: usize = 256 << 20;
+
+/// What a request takes beside its line.
+const OVERHEAD_BYTES: usize = 200;
 
 /// Requests that wait for an active node, in the order in which they came.
 #[derive(Debug)]
@@ -44,6 +57,7 @@ pub struct Parking {
     parked: BTreeMap<u64, (Parked, Time)>,
     deadlines: BTreeSet<(Time, u64)>,
     counts: BTreeMap<(u32, u32), u32>,
+    bytes: usize,
     next: u64,
     handing_over: bool,
 }
@@ -58,6 +72,7 @@ impl Parking {
             parked: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             counts: BTreeMap::new(),
+            bytes: 0,
             next: 0,
             handing_over: false,
         }
@@ -83,7 +98,7 @@ impl Parking {
     /// Keeps a request.
     ///
     /// # Errors
-    /// The connection has as many here as it may have waiting.
+    /// A limit is reached.
     pub fn park(
         &mut self,
         now: Time,
@@ -91,11 +106,15 @@ impl Parking {
         request: &Request<'_>,
         line: &[u8],
     ) -> Result<(), Full> {
+        if self.bytes + line.len() + OVERHEAD_BYTES > PARKED_BYTES {
+            return Err(Full::Bytes);
+        }
         let count = self.counts.entry(of(connection)).or_default();
         if *count >= self.limit {
-            return Err(Full);
+            return Err(Full::Connection(self.limit));
         }
         *count += 1;
+        self.bytes += line.len() + OVERHEAD_BYTES;
         let most = now.after(self.timeout);
         let until = match request {
             Request::Acquire { wait: Wait::No, .. } if !self.handing_over => now.after(NO_WAIT),
@@ -131,11 +150,12 @@ impl Parking {
         if self.counts.remove(&of(connection)).is_none() {
             return;
         }
-        let deadlines = &mut self.deadlines;
+        let (deadlines, bytes) = (&mut self.deadlines, &mut self.bytes);
         self.parked.retain(|number, (parked, until)| {
             let stays = parked.connection != connection;
             if !stays {
                 deadlines.remove(&(*until, *number));
+                *bytes -= parked.line.len() + OVERHEAD_BYTES;
             }
             stays
         });
@@ -145,7 +165,7 @@ impl Parking {
     pub fn pop(&mut self) -> Option<Parked> {
         let (number, (parked, until)) = self.parked.pop_first()?;
         self.deadlines.remove(&(until, number));
-        self.uncount(parked.connection);
+        self.uncount(&parked);
         Some(parked)
     }
 
@@ -160,7 +180,7 @@ impl Parking {
         let (until, number) = *self.deadlines.first().filter(|(until, _)| *until <= now)?;
         self.deadlines.remove(&(until, number));
         let (parked, _) = self.parked.remove(&number)?;
-        self.uncount(parked.connection);
+        self.uncount(&parked);
         let waits = matches!(
             Request::parse(&parked.line),
             Ok(Request::Acquire { wait: Wait::For(wait), .. }) if parked.at.after(wait) <= now
@@ -173,11 +193,12 @@ impl Parking {
         Some((parked, overdue))
     }
 
-    fn uncount(&mut self, connection: ConnectionId) {
-        if let Some(count) = self.counts.get_mut(&of(connection)) {
+    fn uncount(&mut self, parked: &Parked) {
+        self.bytes -= parked.line.len() + OVERHEAD_BYTES;
+        if let Some(count) = self.counts.get_mut(&of(parked.connection)) {
             *count -= 1;
             if *count == 0 {
-                self.counts.remove(&of(connection));
+                self.counts.remove(&of(parked.connection));
             }
         }
     }
@@ -279,7 +300,7 @@ mod tests {
         for number in 0..10 {
             park(&mut parking, AT, &format!("I k #{number}")).expect("there is room");
         }
-        assert_eq!(park(&mut parking, AT, "I k #10"), Err(Full));
+        assert_eq!(park(&mut parking, AT, "I k #10"), Err(Full::Connection(10)));
         parking.disconnect(CONNECTION);
         assert_eq!((parking.len(), parking.next_deadline()), (0, None));
         park(&mut parking, AT, "I k #11").expect("there is room again");

@@ -174,6 +174,12 @@ impl Engine {
         self.tokens.provide(term)
     }
 
+    /// The term that tokens are taken from, 0 before the first.
+    #[must_use]
+    pub fn term(&self) -> u32 {
+        self.tokens.term()
+    }
+
     /// The highest token granted or copied so far.
     #[must_use]
     pub fn highest_token(&self) -> Option<Token> {

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::serve::Serving;
-use super::state::{Shared, now};
+use super::state::{Node, Shared, now};
 use super::stream::Stream;
 use crate::engine::Time;
 use crate::protocol::{Code, Millis, Reply};
@@ -15,6 +15,10 @@ use tokio::net::{TcpListener, TcpStream};
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often the log says that connections are turned away.
 const COMPLAIN_EVERY: Millis = Millis(60_000);
+/// How long a connection beyond the limit may take to show that it is a peer's.
+const SORT_OUT: Duration = Duration::from_millis(200);
+/// How many may do that at once.
+const SORTED_OUT_AT_ONCE: u32 = 64;
 /// Connections that are kept for a moment so that they can read why they are turned away.
 const TURNED_AWAY_AT_ONCE: u32 = 4;
 
@@ -32,6 +36,10 @@ pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
         match listener.accept().await {
             Ok((socket, address)) => {
                 if node.lock().open >= most {
+                    if node.lock().may_sort_out() {
+                        tokio::spawn(sort_out(node.clone(), socket, address, most));
+                        continue;
+                    }
                     turn_away(&node, socket, address, most);
                     if complain(now()) {
                         tracing::warn!(
@@ -50,6 +58,25 @@ pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+}
+
+/// A peer is let in however many clients there are. Which of the two it is shows with the first bytes.
+async fn sort_out(node: Shared, socket: TcpStream, address: SocketAddr, most: u32) {
+    let mut begin = [0; 2];
+    node.lock().sorting_out += 1;
+    let peeked = tokio::time::timeout(SORT_OUT, socket.peek(&mut begin)).await;
+    node.lock().sorting_out -= 1;
+    if matches!(peeked, Ok(Ok(2))) && crate::cluster::opens_link(&begin) {
+        take(&node, socket, address);
+    } else {
+        turn_away(&node, socket, address, most);
+    }
+}
+
+impl Node {
+    fn may_sort_out(&self) -> bool {
+        self.cluster.is_some() && self.sorting_out < SORTED_OUT_AT_ONCE
     }
 }
 

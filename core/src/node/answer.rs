@@ -1,8 +1,10 @@
 //! From a line to its reply: which rule is asked, and how its answer is spelled.
 
+use super::cluster::{LinkId, is_for_every_node};
 use super::connection::Greeting;
 use super::listing::{self, Listing};
 use super::state::{Node, millis};
+use crate::cluster::Event;
 use crate::engine::{Answer, ConnectionId, Inspection, Refusal, Time};
 use crate::protocol::{
     AddressList, Code, Hello, HelloReply, KeyRef, Millis, Operation, Reply, Request, Role,
@@ -18,20 +20,26 @@ pub(crate) enum Flow {
     Rows,
     /// The connection ends after the replies.
     Close,
+    /// The connection is a link of a peer from now on.
+    Link(LinkId),
 }
 
 impl Node {
     /// Handles the first line of a connection: a hello, or where no secret is asked for anything.
     #[cold]
     pub(crate) fn handle_first_line(&mut self, now: Time, id: ConnectionId, line: &[u8]) -> Flow {
+        if crate::cluster::opens_link(line) {
+            return self.admit_link(id, line);
+        }
         let request = Request::parse(line);
         let mut greeting = Greeting::Anonymous;
         let flow = match request {
             Ok(Request::Hello(hello)) => {
                 if self.admits(&hello) {
-                    if hello.id.is_some() {
-                        greeting = Greeting::Identified;
-                    }
+                    greeting = match hello.id {
+                        Some(_) => Greeting::Identified,
+                        None => Greeting::Introduced,
+                    };
                     self.hello(now, id, &hello)
                 } else {
                     self.refuse_admission(
@@ -73,7 +81,21 @@ impl Node {
                 };
             }
         };
-        match request {
+        if !self.serves && !is_for_every_node(&request) {
+            self.handle_unserved(now, id, &request, line);
+            return Flow::On;
+        }
+        self.handle_request(now, id, &request)
+    }
+
+    /// Does what a request asks for.
+    pub(crate) fn handle_request(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        request: &Request<'_>,
+    ) -> Flow {
+        match *request {
             Request::Acquire {
                 key,
                 lease,
@@ -84,7 +106,11 @@ impl Node {
             }
             Request::Release { key, token, tag } => {
                 let ok = self.engine.release(now, key, token);
-                self.deliver();
+                if ok {
+                    self.deliver();
+                } else if let Some(cluster) = &mut self.cluster {
+                    cluster.member.stale_release(now, token);
+                }
                 Reply::Released { key, ok, tag }.encode(&mut self.replies);
             }
             Request::Keep {
@@ -150,7 +176,7 @@ impl Node {
         if !self.is_lease_allowed(lease) {
             return self.refuse_lease(Operation::Acquire, key, tag);
         }
-        if self.role != Role::Active {
+        if self.role == Role::Leaving {
             let (code, text) = (Refusal::Leaving.code(), Refusal::Leaving.text());
             return Reply::refused(Operation::Acquire, key.spelling(), code, tag, text)
                 .encode(&mut self.replies);
@@ -228,8 +254,7 @@ impl Node {
         debug_assert!(fresh, "the first line is the first that the engine hears");
         if let Some(seen) = hello.seen {
             self.terms.hear(now, seen);
-            self.terms.raise(now, &mut self.engine);
-            self.deliver();
+            self.raise_term(now);
             self.timer.wake_before(self.terms.raise_at());
         }
         if hello.id.is_some() {
@@ -238,11 +263,16 @@ impl Node {
             self.timer.wake_before(self.idle_checks.next());
         }
         let address = self.address_for(id);
+        let peers = match &self.cluster {
+            Some(cluster) => cluster.nodes(),
+            None => address.clone(),
+        };
+        let active = self.active_for(&address);
         Reply::Hello(HelloReply {
             role: self.role,
             node: &address,
-            active: (self.role == Role::Active).then_some(&*address),
-            peers: AddressList(&address),
+            active: active.as_deref(),
+            peers: AddressList(&peers),
             server: env!("CARGO_PKG_VERSION"),
         })
         .encode(&mut self.replies);
@@ -252,17 +282,40 @@ impl Node {
     fn status(&mut self, id: ConnectionId) {
         let address = self.address_for(id);
         let stats = self.engine.stats();
+        let standbys = match &self.cluster {
+            Some(cluster) => cluster.standbys(),
+            None => "-".to_owned(),
+        };
+        let active = self.active_for(&address);
         Reply::Status(StatusReply {
             role: self.role,
             node: &address,
-            active: (self.role == Role::Active).then_some(&*address),
+            active: active.as_deref(),
             term: stats.term,
             held: stats.held,
             waiting: stats.waiting,
             connections: u64::from(self.open),
-            standbys: AddressList("-"),
+            standbys: AddressList(&standbys),
         })
         .encode(&mut self.replies);
+    }
+
+    /// The active node, as clients are to call it.
+    fn active_for(&self, own: &str) -> Option<String> {
+        match &self.cluster {
+            Some(cluster) => cluster.active().map(str::to_owned),
+            None => (self.role == Role::Active).then(|| own.to_owned()),
+        }
+    }
+
+    /// Opens a term above what clients have named, if they have and the time has come.
+    pub(crate) fn raise_term(&mut self, now: Time) {
+        if self.cluster.is_none() {
+            self.terms.raise(now, &mut self.engine);
+            self.deliver();
+        } else if let Some(term) = self.terms.take_heard(now) {
+            self.cluster_event(Event::TermSeen { term });
+        }
     }
 
     /// What the node calls itself to this client: without a name of its own, what the client reached.
@@ -277,7 +330,7 @@ impl Node {
 }
 
 /// What a refusal of a request names.
-fn subject<'a>(request: &Request<'a>) -> (Option<Operation>, &'a [u8], Option<Tag>) {
+pub(crate) fn subject<'a>(request: &Request<'a>) -> (Option<Operation>, &'a [u8], Option<Tag>) {
     let (operation, key, tag) = match *request {
         Request::Acquire { key, tag, .. } => (Operation::Acquire, key.spelling(), tag),
         Request::Release { key, tag, .. } => (Operation::Release, key.spelling(), tag),

@@ -30,8 +30,10 @@ pub(crate) struct Connection {
 pub(crate) enum Greeting {
     /// It has said nothing yet.
     Awaited,
-    /// It has said something without naming an id.
+    /// It has said something else than hello.
     Anonymous,
+    /// It has said hello without naming an id.
+    Introduced,
     /// It named an id, and so has promised to say something every ten seconds.
     Identified,
 }

@@ -15,6 +15,10 @@ pub(crate) struct Counters {
     pub(crate) cut_off: u64,
     /// Connections closed because the client was silent.
     pub(crate) silent: u64,
+    /// Requests that were sent to the active node.
+    pub(crate) moved: u64,
+    /// Requests that were kept until a node became active.
+    pub(crate) parked: u64,
     /// Connections closed for a missing or wrong secret.
     pub(crate) not_admitted: u64,
 }

@@ -16,6 +16,7 @@ mod accept;
 mod alarm;
 mod answer;
 mod clock;
+mod cluster;
 mod connection;
 mod counters;
 mod data_dir;

@@ -3,6 +3,7 @@
 use super::accept;
 use super::alarm::Alarm;
 use super::clock;
+use super::cluster::{self, Cluster};
 use super::data_dir::DataDir;
 use super::descriptors;
 use super::error::ServerError;
@@ -13,6 +14,7 @@ use super::term::{self, Wall};
 use super::term_file;
 use super::terms::{SLOT, Terms, first_counter};
 use super::timers;
+use crate::cluster::{Beginning, Copy, Event, Members};
 use crate::engine::Engine;
 use crate::protocol::Role;
 use std::fs;
@@ -20,6 +22,7 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::time::Duration;
 
 /// A node that has all it needs and does not serve yet.
@@ -29,6 +32,8 @@ pub(crate) struct Prepared {
     listener: TcpListener,
     address: SocketAddr,
     data_dir: Option<DataDir>,
+    members: Option<Members>,
+    /// The first term of a lone node; what is on disk, of one with peers.
     term: u32,
 }
 
@@ -36,7 +41,8 @@ impl Prepared {
     /// Checks, binds, locks and writes, in this order, so that a node that cannot start changes nothing.
     pub(crate) fn new(mut settings: Settings) -> Result<Prepared, ServerError> {
         settings.check()?;
-        read_secret_file(&mut settings)?;
+        read_secret_files(&mut settings)?;
+        let members = settings.members()?;
         let listener = bind(&settings.addresses()?)?;
         let address = listener.local_addr()?;
         let data_dir = settings
@@ -52,8 +58,11 @@ impl Prepared {
         if wall == Wall::Absurd {
             tracing::warn!("the wall clock is beyond 2090 and does not count for terms");
         }
-        let term = term::next_term(known, wall).ok_or(ServerError::TermsUsedUp { last: known })?;
+        let next = term::next_term(known, wall).ok_or(ServerError::TermsUsedUp { last: known })?;
+        // With peers, whether it opens a term at all is decided later.
+        let term = if members.is_some() { known } else { next };
         match &data_dir {
+            Some(_) if members.is_some() => {}
             Some(dir) => term_file::write(dir, term).map_err(|source| ServerError::DataDir {
                 path: dir.file("term"),
                 source,
@@ -67,6 +76,7 @@ impl Prepared {
             listener,
             address,
             data_dir,
+            members,
             term,
         })
     }
@@ -76,9 +86,14 @@ impl Prepared {
     }
 
     fn into_node(self) -> Result<(Node, TcpListener, u32), ServerError> {
-        let most = descriptors::connections_allowed(self.settings.max_connections);
+        let peers = self
+            .members
+            .as_ref()
+            .map_or(0, |members| members.others().count());
+        let most = descriptors::connections_allowed(self.settings.max_connections, peers);
         let name = match &self.settings.advertise {
             Some(address) => Some(address.clone()),
+            None if self.settings.node.is_some() => self.settings.node.clone(),
             None if self.address.ip().is_unspecified() => None,
             None => Some(self.address.to_string()),
         };
@@ -87,15 +102,22 @@ impl Prepared {
             engine_settings(&self.settings),
             RandomState::new().hash_one(0),
         );
-        engine
-            .open_term(self.term, SLOT, counter)
-            .map_err(|error| ServerError::Internal(error.to_string()))?;
+        if self.members.is_none() {
+            engine
+                .open_term(self.term, SLOT, counter)
+                .map_err(|error| ServerError::Internal(error.to_string()))?;
+        }
+        let beginning = Beginning {
+            incarnation: RandomState::new().hash_one(1),
+            disk_term: self.term,
+            copy: Copy::default(),
+        };
+        let (settings, members) = (&self.settings, self.members);
+        let cluster = Cluster::new(settings, members, beginning, counter, &mut engine);
         let terms = Terms::new(self.data_dir, self.term);
-        Ok((
-            Node::new(self.settings, name, engine, terms),
-            self.listener,
-            most,
-        ))
+        let mut node = Node::new(self.settings, name, engine, terms);
+        node.cluster = cluster;
+        Ok((node, self.listener, most))
     }
 }
 
@@ -115,12 +137,11 @@ pub(crate) fn run(
     let shared = Shared::new(node);
     let result = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        shared
-            .lock()
-            .become_role(Role::Active, "it is the only node");
+        shared.lock().begin(&shared);
         let mut accepting = tokio::spawn(accept::run(shared.clone(), listener, most));
         let mut timing = tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
         tokio::spawn(spin::run(shared.clone()));
+        tokio::spawn(cluster::settle_clients(shared.clone()));
         let ended = |task| ServerError::Internal(format!("the task that {task} has ended"));
         tokio::select! {
             () = shutdown => {}
@@ -128,9 +149,15 @@ pub(crate) fn run(
             _ = &mut accepting => return Err(ended("takes connections")),
             _ = &mut timing => return Err(ended("ends leases")),
         }
+        tokio::select! {
+            () = leave_cluster(&shared) => {}
+            failure = watch(&shared) => return Err(ServerError::Internal(failure)),
+        }
         accepting.abort();
-        // Whatever is not done by then is cut off with the runtime.
-        let _ = tokio::time::timeout(drain_timeout, drain(&shared)).await;
+        if shared.lock().cluster.is_none() {
+            // Whatever is not done by then is cut off with the runtime.
+            let _ = tokio::time::timeout(drain_timeout, drain(&shared)).await;
+        }
         tracing::info!("stopped");
         Ok(())
     });
@@ -150,7 +177,10 @@ async fn watch(shared: &Shared) -> String {
                 return failure.clone();
             }
             let half_used = std::mem::take(&mut node.term_half_used);
-            half_used.then(|| node.terms.to_write()).flatten()
+            if let Some(term) = node.term_opened.take() {
+                node.cluster_event(Event::TermOpened { term });
+            }
+            half_used.then(|| node.term_to_prepare()).flatten()
         };
         if let Some(write) = write {
             let shared = shared.clone();
@@ -164,6 +194,27 @@ async fn watch(shared: &Shared) -> String {
                 terms.written(write.term(), engine);
             });
         }
+    }
+}
+
+/// Hands over to another node if there is one that can, and lets the clients go there.
+async fn leave_cluster(shared: &Shared) {
+    let ending = match &shared.lock().cluster {
+        Some(cluster) => cluster.ending.clone(),
+        None => return,
+    };
+    shared.lock().cluster_event(Event::Stop);
+    loop {
+        {
+            let mut node = shared.lock();
+            if node.role == Role::Leaving && node.open == 0 {
+                node.cluster_event(Event::Drained);
+            }
+            if node.cluster.as_ref().is_none_or(|cluster| cluster.over) {
+                return;
+            }
+        }
+        ending.notified().await;
     }
 }
 
@@ -208,12 +259,19 @@ fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, ServerError> {
     Err(failure.expect("settings name at least one address"))
 }
 
-fn read_secret_file(settings: &mut Settings) -> Result<(), ServerError> {
-    let Some(path) = &settings.secret_file else {
-        return Ok(());
-    };
+fn read_secret_files(settings: &mut Settings) -> Result<(), ServerError> {
+    if let Some(path) = &settings.secret_file {
+        settings.secret = Some(read_secret("secret_file", path)?);
+    }
+    if let Some(path) = &settings.cluster_secret_file {
+        settings.cluster_secret = Some(read_secret("cluster_secret_file", path)?);
+    }
+    Ok(())
+}
+
+fn read_secret(name: &str, path: &Path) -> Result<Secret, ServerError> {
     let broken = |problem: String| ServerError::SecretFile {
-        path: path.clone(),
+        path: path.to_owned(),
         problem,
     };
     let mut bytes = fs::read(path).map_err(|error| broken(error.to_string()))?;
@@ -224,7 +282,6 @@ fn read_secret_file(settings: &mut Settings) -> Result<(), ServerError> {
         }
     }
     let secret = Secret::new(bytes);
-    check_secret("secret_file", &secret).map_err(|error| broken(error.expected))?;
-    settings.secret = Some(secret);
-    Ok(())
+    check_secret(name, &secret).map_err(|error| broken(error.expected))?;
+    Ok(secret)
 }

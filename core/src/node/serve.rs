@@ -5,6 +5,7 @@
 //! the name of the connection; everything else stands in the [`Node`].
 
 use super::answer::Flow;
+use super::cluster::{self, LinkId};
 use super::connection::Connection;
 use super::farewell;
 use super::state::{Node, Shared, now};
@@ -59,6 +60,14 @@ impl Serving {
         match step {
             Step::Wait => Poll::Pending,
             Step::Over => Poll::Ready(()),
+            Step::Link {
+                connection,
+                link,
+                held,
+            } => {
+                cluster::receive(self.node.clone(), link, connection.stream, held);
+                Poll::Ready(())
+            }
             Step::Farewell {
                 connection,
                 more_may_come,
@@ -81,6 +90,13 @@ enum Step {
         connection: Box<Connection>,
         more_may_come: bool,
     },
+    /// The connection is a link of a peer from now on.
+    Link {
+        connection: Box<Connection>,
+        link: LinkId,
+        /// What was read behind its first line.
+        held: Vec<u8>,
+    },
 }
 
 /// Why no further line of a batch was handled.
@@ -91,6 +107,8 @@ enum Stop {
     Pause,
     /// The connection ends after the replies.
     Close,
+    /// The connection is a link of a peer from now on.
+    Link(LinkId),
 }
 
 /// Replies of this size are written before more requests are handled.
@@ -190,6 +208,7 @@ impl Node {
     /// Handles lines, tells others and then the connection what came of it. Returns the next step
     /// where the connection does not go on as before.
     fn batch(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> Option<Step> {
+        self.look_at_clock(now);
         // What ends now and concerns this connection goes before its replies, in the same write.
         self.serving = Some(id);
         self.expire_due(now);
@@ -202,6 +221,7 @@ impl Node {
         }
         match stop {
             Stop::Close => return Some(self.dismiss(now, id, true)),
+            Stop::Link(link) => return Some(self.become_link(now, id, link, &bytes[used..])),
             Stop::Partial | Stop::Pause => {}
         }
         if used < bytes.len()
@@ -233,6 +253,7 @@ impl Node {
                     match flow {
                         Flow::On => {}
                         Flow::Close => return (Stop::Close, used),
+                        Flow::Link(link) => return (Stop::Link(link), used),
                         Flow::Rows => {
                             // Looking for rows is work even where there are none.
                             self.append_rows(now, id);
@@ -309,6 +330,21 @@ impl Node {
         Step::Over
     }
 
+    /// Takes the connection out of the node, which goes on with it as a link.
+    #[cold]
+    fn become_link(&mut self, now: Time, id: ConnectionId, link: LinkId, held: &[u8]) -> Step {
+        let connection = self.disconnect(now, id, &[]);
+        self.closed();
+        match connection {
+            Some(connection) => Step::Link {
+                connection,
+                link,
+                held: held.to_vec(),
+            },
+            None => Step::Over,
+        }
+    }
+
     /// Takes the connection out of the node, so that its last bytes can leave without holding a place.
     fn dismiss(&mut self, now: Time, id: ConnectionId, more_may_come: bool) -> Step {
         let connection = self.disconnect(now, id, &[]);
@@ -340,7 +376,7 @@ fn yield_to_others(cx: &mut Context<'_>) -> Step {
     Step::Wait
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -367,6 +403,7 @@ mod tests {
         engine.open_term(1, 0, 0).expect("the first term");
         let mut node = Node::new(settings, None, engine, Terms::new(None, 1));
         node.role = Role::Active;
+        (node.serves, node.timers_run) = (true, true);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a free port");
         let client = TcpStream::connect(listener.local_addr().expect("bound"));

@@ -132,7 +132,7 @@ impl ServerBuilder {
 
     /// Where clients connect, `host:port`; port 0 takes a free one.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
-        self.settings.listen = address.into();
+        self.settings.listen = Some(address.into());
         self
     }
 
@@ -186,7 +186,21 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts the node and waits until it serves.
+    /// Makes the node one of a cluster: all nodes in the order of their priority, the same list on each,
+    /// and which of them this one is. It listens there unless [`listen`](ServerBuilder::listen) says otherwise.
+    pub fn cluster<A: AsRef<str>>(
+        mut self,
+        peers: impl IntoIterator<Item = A>,
+        node: impl Into<String>,
+    ) -> Self {
+        let peers: Vec<A> = peers.into_iter().collect();
+        let peers: Vec<&str> = peers.iter().map(AsRef::as_ref).collect();
+        self.settings.peers = Some(peers.join(","));
+        self.settings.node = Some(node.into());
+        self
+    }
+
+    /// Starts the node and waits until it serves, or as one of a cluster until it takes connections.
     ///
     /// # Errors
     /// A setting, the address, the data dir or the term file cannot be used; nothing has been changed then.

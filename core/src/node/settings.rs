@@ -4,6 +4,7 @@
 //! [`Settings::set`], so a setting added here appears in all three. Nothing here reads a file or the
 //! environment, and nothing is corrected in silence: a value that cannot be used is an error that names it.
 
+use crate::cluster::{Members, MembersError};
 use crate::protocol::limits;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -83,6 +84,10 @@ impl Secret {
             difference |= expected ^ given.get(index).copied().unwrap_or(!*expected);
         }
         std::hint::black_box(difference) == 0
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 
     fn is_empty(&self) -> bool {
@@ -304,8 +309,8 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where clients connect: `host:port`. Port 0 takes a free one. Anything but a loopback address needs a secret, or `insecure`.
-    listen: String = "127.0.0.1:7420".to_owned(),
+    /// Where clients and other nodes connect: `host:port`, 127.0.0.1:7420 unless `node` is set. Port 0 takes a free one. Anything but a loopback address needs a secret, or `insecure`.
+    listen: Option<String> = None,
     /// The folder in which the node keeps its term, so that fencing tokens rise over restarts. Made if it is missing; one node at a time.
     data_dir: Option<PathBuf> = None,
     /// Run without a folder. Tokens then rise over restarts only as long as the wall clock does.
@@ -338,6 +343,32 @@ settings! {
     idle_timeout: Duration = Duration::from_secs(15),
     /// How long a waiting request keeps its place after its connection broke.
     reattach_grace: Duration = Duration::from_millis(500),
+    /// All nodes of the cluster, `host:port` with commas between, the same on every node. Their order is their priority; new nodes go to the end, and `-` keeps the place of one that was removed.
+    peers: Option<String> = None,
+    /// Which of `peers` this node is. It listens there unless `listen` says otherwise.
+    node: Option<String> = None,
+    /// What a node has to say before others accept it as their peer; without it they ask for `secret`. Not an argument: use the environment, or `cluster_secret_file`.
+    cluster_secret: Option<Secret> = None,
+    /// A file that holds the cluster secret; a line end after it does not count.
+    cluster_secret_file: Option<PathBuf> = None,
+    /// How often nodes speak to each other when nothing happens.
+    heartbeat: Duration = Duration::from_millis(250),
+    /// How long a node may be silent before the others count it as dead.
+    failure_timeout: Duration = Duration::from_secs(1),
+    /// How long a node that starts waits for those that do not answer.
+    discovery_timeout: Duration = Duration::from_secs(3),
+    /// Whether a node of higher priority becomes the active one again once it has a copy of the state.
+    preempt: bool = true,
+    /// How long it has to have that copy before.
+    preempt_delay: Duration = Duration::from_secs(2),
+    /// How long a node keeps requests while it does not know who is active.
+    park_timeout: Duration = Duration::from_secs(5),
+    /// How long waiting requests keep their places after another node has become active.
+    takeover_grace: Duration = Duration::from_secs(2),
+    /// How many standbys have to have a grant before the client is told of it.
+    sync_standbys: u32 = 0,
+    /// Refuse grants that fewer standbys than `sync_standbys` have, instead of going on with a warning.
+    sync_strict: bool = false,
     /// How long an orderly stop may take.
     drain_timeout: Duration = Duration::from_secs(2),
     /// How long the node looks for the next request before it sleeps: `auto`, `off`, or microseconds.
@@ -430,32 +461,149 @@ impl Settings {
         {
             return Err(self.wrong("spin", "must be at most 1000000 microseconds"));
         }
+        self.check_cluster()?;
         self.addresses().map(|_| ())
+    }
+
+    /// What concerns peers.
+    fn check_cluster(&self) -> Result<(), SettingError> {
+        for (name, value, least, most) in [
+            ("heartbeat", self.heartbeat, 10, 60_000),
+            ("failure_timeout", self.failure_timeout, 50, 600_000),
+            ("discovery_timeout", self.discovery_timeout, 50, 600_000),
+            ("preempt_delay", self.preempt_delay, 0, 300_000),
+            ("park_timeout", self.park_timeout, 0, 600_000),
+            ("takeover_grace", self.takeover_grace, 0, 3_600_000),
+        ] {
+            if value < Duration::from_millis(least) || value > Duration::from_millis(most) {
+                let range = format!(
+                    "must be between {} and {} seconds",
+                    least as f64 / 1e3,
+                    most as f64 / 1e3
+                );
+                return Err(self.wrong(name, range));
+            }
+        }
+        if self.failure_timeout < self.heartbeat * 3 {
+            return Err(self.wrong(
+                "failure_timeout",
+                "must be at least three times `heartbeat`",
+            ));
+        }
+        if let Some(secret) = &self.cluster_secret {
+            if self.cluster_secret_file.is_some() {
+                return Err(self.wrong(
+                    "cluster_secret_file",
+                    "`cluster_secret` is set too; leave one of the two away",
+                ));
+            }
+            check_secret("cluster_secret", secret)?;
+        }
+        let Some(members) = self.members()? else {
+            return self.check_lone();
+        };
+        let most = members.others().count();
+        if self.sync_standbys as usize > most {
+            let expected = format!("this cluster has only {most} other nodes");
+            return Err(self.wrong("sync_standbys", expected));
+        }
+        if self.sync_strict && self.sync_standbys == 0 {
+            return Err(self.wrong("sync_strict", "needs `sync_standbys`"));
+        }
+        let public = self.advertise.as_deref().unwrap_or_default();
+        let line = super::cluster::greeting(&members, public, self.peer_secret());
+        if line.len() > limits::LINE_BYTES {
+            return Err(self.wrong("peers", "is too long: use shorter names"));
+        }
+        Ok(())
+    }
+
+    /// A node without peers has no use for some settings.
+    fn check_lone(&self) -> Result<(), SettingError> {
+        if self.node.is_some() {
+            return Err(self.wrong("node", "`peers` is missing: the list that this node is in"));
+        }
+        if self.sync_standbys > 0 || self.sync_strict {
+            let name = if self.sync_strict {
+                "sync_strict"
+            } else {
+                "sync_standbys"
+            };
+            return Err(self.wrong(name, "needs `peers`"));
+        }
+        Ok(())
+    }
+
+    /// The cluster that this node belongs to, if it has peers.
+    pub(crate) fn members(&self) -> Result<Option<Members>, SettingError> {
+        let Some(peers) = &self.peers else {
+            return Ok(None);
+        };
+        let Some(node) = &self.node else {
+            return Err(self.wrong("node", "say which of `peers` this node is"));
+        };
+        let list = peers.split(',').map(str::trim);
+        let members = Members::new(list, node).map_err(|error| {
+            let name = match error {
+                MembersError::NotListed(_) => "node",
+                MembersError::Empty
+                | MembersError::TooMany(_)
+                | MembersError::Twice(_)
+                | MembersError::NotAnAddress(_) => "peers",
+            };
+            self.wrong(name, error.to_string())
+        })?;
+        let wrong = members
+            .others()
+            .chain([members.own()])
+            .find(|slot| !members.address(*slot).is_some_and(is_host_and_port));
+        if wrong.is_some() {
+            return Err(self.wrong(
+                "peers",
+                "must be `host:port,host:port,…` (IPv6 as `[::1]:7420`)",
+            ));
+        }
+        Ok(Some(members))
+    }
+
+    /// What nodes ask each other for.
+    pub(crate) fn peer_secret(&self) -> Option<&Secret> {
+        self.cluster_secret.as_ref().or(self.secret.as_ref())
+    }
+
+    /// Where the node listens.
+    #[must_use]
+    pub fn listen_address(&self) -> &str {
+        let own = self.listen.as_ref().or(self.node.as_ref());
+        own.map_or("127.0.0.1:7420", String::as_str)
     }
 
     /// The addresses that `listen` stands for. Refuses those that need a secret where there is none.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, SettingError> {
         let expected = "must be `host:port`, such as 127.0.0.1:7420 or [::1]:7420";
-        if !is_host_and_port(&self.listen) {
-            return Err(self.wrong("listen", expected));
+        let listen = self.listen_address();
+        if !is_host_and_port(listen) {
+            return Err(self.wrong_listen(expected));
         }
-        let addresses: Vec<SocketAddr> = self
-            .listen
+        let addresses: Vec<SocketAddr> = listen
             .to_socket_addrs()
-            .map_err(|error| self.wrong("listen", format!("{expected} ({error})")))?
+            .map_err(|error| self.wrong_listen(format!("{expected} ({error})")))?
             .collect();
         let protected = self.secret.is_some() || self.secret_file.is_some() || self.insecure;
         if addresses.is_empty() {
-            return Err(self.wrong("listen", expected));
+            return Err(self.wrong_listen(expected));
         }
         if !protected && addresses.iter().any(|address| !address.ip().is_loopback()) {
-            return Err(self.wrong(
-                "listen",
+            return Err(self.wrong_listen(
                 "beyond loopback a secret is needed: set `secret_file` (or `secret` in the environment), \
                  or say `insecure` if everybody who reaches the port may take and free every lock",
             ));
         }
         Ok(addresses)
+    }
+
+    fn wrong_listen(&self, expected: impl Into<String>) -> SettingError {
+        SettingError::new("listen", self.listen_address(), expected)
     }
 
     fn wrong(&self, name: &str, expected: impl Into<String>) -> SettingError {
@@ -523,7 +671,7 @@ mod tests {
         ] {
             settings.set(name, text).expect(name);
         }
-        assert_eq!(settings.listen, "[::1]:0");
+        assert_eq!(settings.listen_address(), "[::1]:0");
         assert_eq!(settings.max_lease, Duration::from_millis(500));
         assert_eq!(settings.max_unread, Bytes(1 << 20));
         assert_eq!(settings.spin, Spin::Micros(50));
@@ -560,11 +708,14 @@ mod tests {
     #[test]
     fn settings_that_do_not_go_together_are_refused() {
         for (name, error) in [
-            ("listen", refused(|s| s.listen = "0.0.0.0:0".into())),
-            ("listen", refused(|s| s.listen = "[::]:0".into())),
-            ("listen", refused(|s| s.listen = "localhost".into())),
-            ("listen", refused(|s| s.listen = "::1:7420".into())),
-            ("listen", refused(|s| s.listen = "127.0.0.1:99999".into())),
+            ("listen", refused(|s| s.listen = Some("0.0.0.0:0".into()))),
+            ("listen", refused(|s| s.listen = Some("[::]:0".into()))),
+            ("listen", refused(|s| s.listen = Some("localhost".into()))),
+            ("listen", refused(|s| s.listen = Some("::1:7420".into()))),
+            (
+                "listen",
+                refused(|s| s.listen = Some("127.0.0.1:99999".into())),
+            ),
             (
                 "advertise",
                 refused(|s| s.advertise = Some("nowhere".into())),
@@ -597,6 +748,54 @@ mod tests {
         }
     }
 
+    /// A change of one setting that spoils a good cluster.
+    type Spoil = fn(&mut Settings);
+
+    #[test]
+    fn a_cluster_that_cannot_be_names_the_setting_and_the_reason() {
+        let cases: [(&str, &str, Spoil); 11] = [
+            ("node", "not in the list", |s| s.node = Some("d:1".into())),
+            ("node", "which of `peers`", |s| s.node = None),
+            ("node", "`peers` is missing", |s| s.peers = None),
+            ("peers", "twice", |s| {
+                s.peers = Some("127.0.0.1:1,b:1,b:1".into())
+            }),
+            ("peers", "not an address", |s| {
+                s.peers = Some("127.0.0.1:1,b".into())
+            }),
+            ("peers", "at most 16", |s| {
+                let all: Vec<String> = (1..=17).map(|port| format!("127.0.0.1:{port}")).collect();
+                s.peers = Some(all.join(","));
+            }),
+            ("sync_standbys", "only 2 other", |s| s.sync_standbys = 3),
+            ("sync_strict", "needs", |s| s.sync_strict = true),
+            ("failure_timeout", "three times", |s| {
+                s.heartbeat = Duration::from_millis(400)
+            }),
+            ("cluster_secret", "between 1 and", |s| {
+                s.cluster_secret = Some(Secret::new(""))
+            }),
+            ("cluster_secret_file", "leave one", |s| {
+                s.cluster_secret = Some(Secret::new("x"));
+                s.cluster_secret_file = Some("x".into());
+            }),
+        ];
+        let good = Settings {
+            peers: Some("127.0.0.1:1,b:1,-,c:1".into()),
+            node: Some("127.0.0.1:1".into()),
+            ..Settings::default()
+        };
+        good.check().expect("a good cluster");
+        assert_eq!(good.listen_address(), "127.0.0.1:1");
+        for (name, reason, spoil) in cases {
+            let mut settings = good.clone();
+            spoil(&mut settings);
+            let error = settings.check().expect_err(reason);
+            assert_eq!(error.name, name, "{error}");
+            assert!(error.expected.contains(reason), "{error}");
+        }
+    }
+
     #[test]
     fn beyond_loopback_a_secret_or_insecure_is_enough() {
         for protect in [
@@ -605,7 +804,7 @@ mod tests {
             |s: &mut Settings| s.insecure = true,
         ] {
             let mut settings = Settings {
-                listen: "0.0.0.0:0".into(),
+                listen: Some("0.0.0.0:0".into()),
                 ..Settings::default()
             };
             protect(&mut settings);

@@ -9,6 +9,7 @@
 //! of the queues. The mutex around it is never waited for.
 
 use super::clock;
+use super::cluster::Cluster;
 use super::connection::{Connection, Connections};
 use super::counters::Counters;
 use super::settings::Settings;
@@ -17,7 +18,7 @@ use super::terms::Terms;
 use super::timers::{IdleChecks, TimerHandle};
 use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
 use crate::protocol::{Millis, Operation, Reply, Role};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -30,10 +31,24 @@ impl Shared {
         Shared(Arc::new(Mutex::new(node)))
     }
 
+    pub(crate) fn downgrade(&self) -> WeakShared {
+        WeakShared(Arc::downgrade(&self.0))
+    }
+
     /// The node. Only the thread of the node asks, so this does not wait; a panic under the lock has
     /// been dealt with where it happened.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Node> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The node as it knows itself, without keeping itself alive.
+#[derive(Clone, Default)]
+pub(crate) struct WeakShared(Weak<Mutex<Node>>);
+
+impl WeakShared {
+    pub(crate) fn upgrade(&self) -> Option<Shared> {
+        self.0.upgrade().map(Shared)
     }
 }
 
@@ -43,6 +58,14 @@ pub(crate) struct Node {
     pub(crate) connections: Connections,
     pub(crate) settings: Settings,
     pub(crate) role: Role,
+    /// Whether requests about locks are served at once.
+    pub(crate) serves: bool,
+    /// Whether leases and waits end: not on a copy, and not while the node hands over.
+    pub(crate) timers_run: bool,
+    /// What a node with peers has beside.
+    pub(crate) cluster: Option<Cluster>,
+    /// Until when the log says nothing of links that were refused.
+    pub(crate) links_refused: Option<Time>,
     /// What the node calls itself, unless that depends on how a client has reached it.
     pub(crate) address: Option<String>,
     /// The active node, where that is another one.
@@ -56,12 +79,16 @@ pub(crate) struct Node {
     pub(crate) open: u32,
     /// Sockets on which clients are being told that there are too many.
     pub(crate) turning_away: u32,
+    /// Sockets beyond the limit that may turn out to be a peer's.
+    pub(crate) sorting_out: u32,
     /// Told when a socket has been closed, when the node has failed and when a term is to be written.
     pub(crate) news: Arc<Notify>,
     /// Why the node cannot go on.
     pub(crate) failure: Option<String>,
     /// Set when the counter of the present term is half used.
     pub(crate) term_half_used: bool,
+    /// The term that was opened because the counter of the one before had ended; its peers do not know yet.
+    pub(crate) term_opened: Option<u32>,
     /// What every connection reads into, so that none needs a buffer while it is idle.
     pub(crate) input: Box<[u8]>,
     /// The replies to the connection that is being served.
@@ -94,6 +121,10 @@ impl Node {
             connections: Connections::default(),
             settings,
             role: Role::Starting,
+            serves: false,
+            timers_run: false,
+            cluster: None,
+            links_refused: None,
             address,
             active: None,
             terms,
@@ -103,9 +134,11 @@ impl Node {
             spinner,
             open: 0,
             turning_away: 0,
+            sorting_out: 0,
             news: Arc::new(Notify::new()),
             failure: None,
             term_half_used: false,
+            term_opened: None,
             input: vec![0; INPUT_BYTES].into(),
             replies: Vec::with_capacity(INPUT_BYTES),
             serving: None,
@@ -114,6 +147,15 @@ impl Node {
             max_lease,
             lease_text,
         }
+    }
+
+    /// Takes up its work: serves at once if it is alone, or asks its peers.
+    pub(crate) fn begin(&mut self, shared: &Shared) {
+        if self.cluster.is_some() {
+            return self.begin_cluster(shared);
+        }
+        self.become_role(Role::Active, "it is the only node");
+        (self.serves, self.timers_run) = (true, true);
     }
 
     /// Goes over to another role and says so.
@@ -211,6 +253,7 @@ impl Node {
                 }
                 Effect::TermOpened { term } => {
                     self.terms.opened(*term);
+                    self.term_opened = Some(*term);
                     tracing::info!(
                         "opened term {term}, because the counter of the one before had ended"
                     );
@@ -219,7 +262,7 @@ impl Node {
         }
     }
 
-    fn tell(&mut self, id: ConnectionId, reply: &Reply<'_>) {
+    pub(crate) fn tell(&mut self, id: ConnectionId, reply: &Reply<'_>) {
         if self.serving == Some(id) {
             reply.encode(&mut self.replies);
         } else if let Some(connection) = self.connections.get_mut(id) {
@@ -229,6 +272,21 @@ impl Node {
                 self.touched.push(id);
             }
         }
+    }
+
+    /// Puts the replies to a connection that is not being read behind what it has been told.
+    pub(crate) fn put_replies(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !self.replies.is_empty()
+        {
+            let lines = connection.outbox.lines(&mut self.spare);
+            lines.extend_from_slice(&self.replies);
+            if !connection.touched {
+                connection.touched = true;
+                self.touched.push(id);
+            }
+        }
+        self.replies.clear();
     }
 
     /// Sends what others than the served connection have been told in this step.
@@ -284,6 +342,9 @@ impl Node {
         unsent: &[Grant],
     ) -> Option<Box<Connection>> {
         let connection = self.connections.remove(id)?;
+        if let Some(cluster) = &mut self.cluster {
+            cluster.parking.disconnect(id);
+        }
         self.engine.disconnect(now, id, unsent);
         self.deliver();
         // A task that is not the one running now has to learn that it is over.
@@ -295,6 +356,9 @@ impl Node {
     pub(crate) fn closed(&mut self) {
         self.open -= 1;
         self.news.notify_one();
+        if let Some(cluster) = &self.cluster {
+            cluster.ending.notify_one();
+        }
     }
 
     /// Ends what is over by `now`, a bounded number at a time.
@@ -324,7 +388,14 @@ impl Node {
 
     /// Ends the step: the timer has to know of deadlines that are new.
     pub(crate) fn rearm(&mut self) {
-        self.timer.wake_before(self.engine.next_deadline());
+        if self.timers_run {
+            self.timer.wake_before(self.engine.next_deadline());
+        }
+        if self.engine.changes_waiting() > 0
+            && let Some(cluster) = &self.cluster
+        {
+            cluster.wake_links(true);
+        }
     }
 
     /// The node cannot go on.

@@ -30,7 +30,8 @@ impl Wall {
         Wall::Seconds(u32::try_from(seconds).expect("2090 is less than 2³² seconds after 2026"))
     }
 
-    fn seconds(self) -> u32 {
+    /// The seconds; 0 where they do not count.
+    pub(crate) fn seconds(self) -> u32 {
         match self {
             Wall::Seconds(seconds) => seconds,
             Wall::Absurd => 0,

@@ -104,6 +104,31 @@ impl Terms {
         }
     }
 
+    /// The term that clients have named, if it has to be opened above and the time has come.
+    pub(crate) fn take_heard(&mut self, now: Time) -> Option<u32> {
+        self.raise_at().filter(|at| *at <= now)?;
+        self.raise_from = now.after(RAISE_EVERY);
+        Some(self.heard)
+    }
+
+    /// How to write a term that a node with peers is to open; `None` where there is no disk.
+    pub(crate) fn write(&self, term: u32) -> Option<TermWrite> {
+        self.file.is_some().then(|| self.write_of(term))
+    }
+
+    /// How to write a term.
+    pub(crate) fn write_of(&self, term: u32) -> TermWrite {
+        TermWrite {
+            file: self.file.clone(),
+            term,
+        }
+    }
+
+    /// A term has been written that a node with peers may open.
+    pub(crate) fn noted(&mut self, term: u32) {
+        self.known = self.known.max(term);
+    }
+
     /// The term that was written in the background is the one that tokens are taken from.
     pub(crate) fn opened(&mut self, term: u32) {
         self.opened = self.opened.max(term);
@@ -112,10 +137,7 @@ impl Terms {
     /// The term to write in the background, because the counter of the present one is half used.
     pub(crate) fn to_write(&self) -> Option<TermWrite> {
         let term = self.next(self.heard)?;
-        Some(TermWrite {
-            file: self.file.clone(),
-            term,
-        })
+        Some(self.write_of(term))
     }
 
     /// A term has been written in the background.
@@ -160,6 +182,15 @@ impl TermFile {
         }
         Ok(())
     }
+
+    /// As [`TermFile::write`], and writes in any case, so that it shows whether the disk can.
+    fn write_through(&self, term: u32) -> io::Result<()> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let term = term.max(*written);
+        term_file::write(&self.dir, term)?;
+        *written = term;
+        Ok(())
+    }
 }
 
 /// The node's place in the list of nodes.
@@ -184,6 +215,13 @@ pub(crate) struct TermWrite {
 impl TermWrite {
     pub(crate) fn term(&self) -> u32 {
         self.term
+    }
+
+    /// Writes it even if it stands there; blocks.
+    pub(crate) fn write_through(&self) -> io::Result<()> {
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| file.write_through(self.term))
     }
 
     /// Writes it; blocks.

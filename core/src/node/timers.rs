@@ -141,13 +141,13 @@ impl Node {
     fn has_paused(&self, now: Time) -> bool {
         // A moment of zero stands for work that was left over, not for one that was missed.
         let due = self.engine.next_deadline().filter(|due| *due != Time(0));
-        due.is_some_and(|due| due.max(self.timer.acted).after(UNNOTICED) < now)
+        self.timers_run && due.is_some_and(|due| due.max(self.timer.acted).after(UNNOTICED) < now)
     }
 
     /// Ends what is over before requests are read, so that they find the present state.
     pub(crate) fn expire_due(&mut self, now: Time) {
         let due = self.engine.next_deadline().is_some_and(|due| due <= now);
-        if !due || self.timer.thawing {
+        if !due || !self.timers_run || self.timer.thawing {
             return;
         }
         if self.has_paused(now) || self.expire(now) {
@@ -157,8 +157,12 @@ impl Node {
 
     /// Does what is due, or a bounded part of it. Returns whether there is more.
     fn act(&mut self, now: Time) -> bool {
-        self.terms.raise(now, &mut self.engine);
-        let mut more = self.expire(now);
+        self.look_at_clock(now);
+        self.raise_term(now);
+        let mut more = self.tick_cluster(now);
+        if self.timers_run {
+            more |= self.expire(now);
+        }
         for round in 0.. {
             if round == CHECKS_AT_ONCE {
                 more = true;
@@ -171,7 +175,10 @@ impl Node {
         }
         self.flush_others(now);
         let moments = [
-            self.engine.next_deadline(),
+            self.engine.next_deadline().filter(|_| self.timers_run),
+            self.cluster
+                .as_ref()
+                .and_then(|cluster| cluster.next_deadline()),
             self.idle_checks.next(),
             self.terms.raise_at(),
         ];
@@ -184,7 +191,7 @@ impl Node {
             return;
         };
         match connection.greeting {
-            Greeting::Anonymous => {}
+            Greeting::Anonymous | Greeting::Introduced => {}
             // Checked while it is awaited only where a secret is asked for, once its time is over.
             Greeting::Awaited => {
                 self.counters.not_admitted += 1;

@@ -292,7 +292,8 @@ impl<'a> SecretRef<'a> {
         escape::encode(secret, out);
     }
 
-    pub(super) fn spelling(self) -> &'a [u8] {
+    /// The secret as it stands on the wire.
+    pub(crate) fn spelling(self) -> &'a [u8] {
         self.0
     }
 }

@@ -2,6 +2,7 @@
 //! connections that break, stall or lie.
 #![cfg(feature = "server")]
 
+mod cluster;
 mod nodes;
 #[allow(unreachable_pub, reason = "the process tests use the same client")]
 mod raw;

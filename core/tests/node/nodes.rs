@@ -6,7 +6,7 @@ use fairlock::node::Settings;
 /// A node on a free port, with changed settings.
 pub(crate) fn server_with(change: impl FnOnce(&mut Settings)) -> Server {
     let mut settings = Settings::default();
-    settings.listen = "127.0.0.1:0".to_owned();
+    settings.listen = Some("127.0.0.1:0".to_owned());
     change(&mut settings);
     Server::builder()
         .settings(settings)

@@ -179,7 +179,7 @@ fn hello_names_the_advertised_address() {
 #[test]
 fn a_node_on_all_addresses_calls_itself_what_the_client_reached() {
     let server = server_with(|settings| {
-        settings.listen = "0.0.0.0:0".to_owned();
+        settings.listen = Some("0.0.0.0:0".to_owned());
         settings.insecure = true;
     });
     let mut reached = server.address();

@@ -26,9 +26,20 @@ pub enum Event {
         /// What.
         message: Message,
     },
-    /// A connection with a peer has ended.
+    /// A connection to a peer has ended, and what was to be sent over it is lost.
     Lost {
         /// Whose.
+        peer: Slot,
+    },
+    /// A connection that a peer had made has ended. What it is sent is not affected.
+    Doubted {
+        /// Whose.
+        peer: Slot,
+    },
+    /// A peer has made a fresh connection and speaks over it; what was under way over the one before
+    /// may be lost.
+    Relinked {
+        /// Which.
         peer: Slot,
     },
     /// A fresh connection to a peer was refused.
@@ -57,6 +68,12 @@ pub enum Event {
     Frozen {
         /// The number of the last change.
         sequence: u64,
+    },
+    /// This active node takes its tokens from this term from now on, because the counter of the one
+    /// before has ended.
+    TermOpened {
+        /// Which.
+        term: u32,
     },
     /// Somebody knows a token of this term.
     TermSeen {

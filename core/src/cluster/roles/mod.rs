@@ -130,7 +130,8 @@ impl Roles {
         match event {
             Event::Tick => {}
             Event::Heard { from, message } => self.hear(now, from, message),
-            Event::Lost { peer } => {
+            Event::Relinked { .. } => {}
+            Event::Lost { peer } | Event::Doubted { peer } => {
                 if let Some(place) = self.place(peer) {
                     self.peers[place].1.lose();
                     self.connect_at[place] = Some(now.time);
@@ -161,6 +162,13 @@ impl Roles {
             Event::TermFailed { term } => self.term_failed(now, term),
             Event::Copied(copy) => self.copy = copy,
             Event::Frozen { sequence } => self.frozen(now, sequence),
+            Event::TermOpened { term } => {
+                self.disk_term = self.disk_term.max(term);
+                self.known_term = self.known_term.max(term);
+                if let State::Active(active) = &mut self.state {
+                    active.term = active.term.max(term);
+                }
+            }
             Event::TermSeen { term } => self.known_term = self.known_term.max(term),
             Event::Stop => self.stop(now),
             Event::Drained => {
@@ -201,6 +209,7 @@ impl Roles {
             .chain(own)
             .chain(beat)
             .chain(self.disk_failed)
+            // What was due by then has been looked at, whether anything came of it or not.
             .filter(|time| *time > self.looked && self.state != State::Gone)
             .min()
     }
@@ -326,7 +335,9 @@ impl Roles {
         self.disk_failed.is_none() && !matches!(self.state, State::Leaving { .. } | State::Gone)
     }
 
-    fn next_term(&self, now: Now) -> Option<u32> {
+    /// The term to open next; `None` when they are used up.
+    #[must_use]
+    pub fn next_term(&self, now: Now) -> Option<u32> {
         let above = self.known_term.max(self.disk_term).checked_add(1)?;
         let term = above.max(now.wall);
         (term <= LAST_TERM).then_some(term)

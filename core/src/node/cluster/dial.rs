@@ -1,0 +1,107 @@
+//! Making a link: a connection, the first line, and its answer.
+//!
+//! Where a network swallows what is sent, a fresh connection finds out sooner than the old one that it
+//! works again; so a new one is tried at short intervals while the ones before are still waited for.
+
+use crate::cluster::is_welcome;
+use crate::node::stream::Stream;
+use crate::protocol::{Reply, Split, split};
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Why there is no link.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nobody listens there.
+    Refused,
+    /// No answer in time, or a network or name that leads nowhere.
+    Silent,
+    /// Somebody listens who does not want this node as a peer.
+    Rejected(String),
+}
+
+/// Makes a link to `address` within twice `limit`: once for the connection, once for the answer.
+pub(super) async fn dial(
+    address: &str,
+    greeting: &[u8],
+    retry: Duration,
+    limit: Duration,
+) -> Result<Stream, Failure> {
+    let socket = timeout(limit, connect(address, retry))
+        .await
+        .unwrap_or(Err(Failure::Silent))?;
+    let peer = socket.peer_addr().map_err(|_| Failure::Silent)?;
+    if socket.local_addr().is_ok_and(|own| own == peer) {
+        // Two connects that met in one port of this machine: nobody listens there.
+        return Err(Failure::Refused);
+    }
+    let mut stream = Stream::new(socket, peer).map_err(|_| Failure::Silent)?;
+    let answer = timeout(limit, introduce(&mut stream, greeting)).await;
+    let line = answer
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        .map_err(|_| Failure::Silent)?;
+    if is_welcome(&line) {
+        return Ok(stream);
+    }
+    Err(Failure::Rejected(match Reply::parse(&line) {
+        Some(Reply::Refused { text, .. }) => text.to_owned(),
+        _ => "its answer is not one of a fairlock node".to_owned(),
+    }))
+}
+
+/// The first connection that is made, of several that are tried one after the other.
+async fn connect(address: &str, retry: Duration) -> Result<TcpStream, Failure> {
+    let mut tries = JoinSet::new();
+    loop {
+        let target = address.to_owned();
+        tries.spawn(async move { connect_once(&target).await });
+        tokio::select! {
+            Some(Ok(outcome)) = tries.join_next() => match outcome {
+                Ok(socket) => return Ok(socket),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return Err(Failure::Refused);
+                }
+                Err(_) => return Err(Failure::Silent),
+            },
+            () = sleep(retry) => {}
+        }
+    }
+}
+
+/// Tries the addresses of a name one after the other.
+async fn connect_once(address: &str) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host(address).await? {
+        match TcpStream::connect(address).await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Says who this is, and returns the line that comes back.
+async fn introduce(stream: &mut Stream, greeting: &[u8]) -> io::Result<Vec<u8>> {
+    let mut sent = 0;
+    while sent < greeting.len() {
+        poll_fn(|cx| stream.poll_writable(cx)).await?;
+        sent += stream.write(&greeting[sent..])?;
+    }
+    let mut answer = Vec::new();
+    let mut buffer = [0; 512];
+    loop {
+        match poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => answer.extend_from_slice(&buffer[..count]),
+        }
+        match split(&answer) {
+            Split::Line { line, .. } => return Ok(line.to_vec()),
+            Split::Partial => {}
+            Split::TooLong => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}

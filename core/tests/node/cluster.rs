@@ -1,0 +1,268 @@
+//! Three nodes in this process over real sockets, spoken to in raw lines: who serves, what the others
+//! answer, what happens when one ends.
+
+use crate::raw::{LIMIT, Peer, token};
+use fairlock::Server;
+use fairlock::node::{Secret, Settings};
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+/// A cluster of nodes that can be ended and started again, each at its own address.
+struct Cluster {
+    addresses: Vec<SocketAddr>,
+    nodes: Vec<Option<Server>>,
+}
+
+impl Cluster {
+    fn start(size: usize) -> Cluster {
+        let mut cluster = Cluster::planned(size);
+        for index in 0..size {
+            cluster.bring_up(index, |_| {});
+        }
+        cluster
+    }
+
+    /// Addresses that were free a moment ago.
+    fn planned(size: usize) -> Cluster {
+        let listeners: Vec<TcpListener> = (0..size)
+            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"))
+            .collect();
+        let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+        Cluster {
+            addresses: listeners.iter().map(address).collect(),
+            nodes: (0..size).map(|_| None).collect(),
+        }
+    }
+
+    fn bring_up(&mut self, index: usize, change: impl FnOnce(&mut Settings)) {
+        let mut settings = Settings::default();
+        settings.peers = Some(self.list());
+        settings.node = Some(self.addresses[index].to_string());
+        settings.ephemeral = true;
+        settings.preempt_delay = Duration::from_millis(200);
+        change(&mut settings);
+        let server = Server::builder().settings(settings).start_blocking();
+        self.nodes[index] = Some(server.expect("it can start"));
+    }
+
+    fn list(&self) -> String {
+        let names: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        names.join(",")
+    }
+
+    fn stop(&mut self, index: usize) {
+        let node = self.nodes[index].take().expect("it runs");
+        node.stop_blocking().expect("stopped in order");
+    }
+
+    /// Waits until a node says so of itself.
+    fn wait_for(&self, index: usize, what: &str) {
+        let begin = Instant::now();
+        let mut peer = Peer::connect(self.addresses[index]);
+        loop {
+            let status = peer.ask("S");
+            if status.contains(what) {
+                return;
+            }
+            assert!(begin.elapsed() < LIMIT, "{status}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until a node serves and all others have a copy.
+    fn settle(&self, active: usize) {
+        self.wait_for(active, "role=active");
+        for (index, node) in self.nodes.iter().enumerate() {
+            if index != active && node.is_some() {
+                self.wait_for(active, &self.addresses[index].to_string());
+                self.wait_for(index, "role=standby");
+            }
+        }
+        let others = self.nodes.iter().flatten().count() - 1;
+        let begin = Instant::now();
+        let mut peer = Peer::connect(self.addresses[active]);
+        loop {
+            let status = peer.ask("S");
+            let standbys = status.rsplit_once("standbys=").expect("a status").1;
+            if standbys.split(',').filter(|name| *name != "-").count() == others {
+                return;
+            }
+            assert!(begin.elapsed() < LIMIT, "{status}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// A connection whose hello names an id made of one digit, to whatever node.
+fn named(address: SocketAddr, digit: char) -> Peer {
+    let mut peer = Peer::connect(address);
+    let id = digit.to_string().repeat(32);
+    let reply = peer.ask(&format!("H 1 id={id}"));
+    assert!(reply.starts_with("H 1 role="), "{reply}");
+    peer
+}
+
+#[test]
+fn the_first_of_the_list_serves_and_the_others_say_where() {
+    let cluster = Cluster::start(3);
+    cluster.settle(0);
+    let first = cluster.addresses[0];
+    for index in [1, 2] {
+        let mut peer = Peer::connect(cluster.addresses[index]);
+        let hello = peer.ask("H 1");
+        let address = cluster.addresses[index];
+        let list = cluster.list();
+        let expected = format!("H 1 role=standby node={address} active={first} peers={list} ");
+        assert!(hello.starts_with(&expected), "{hello}");
+        for (line, reply) in [
+            ("A k 30 5 #1", format!("M A k {first} #1")),
+            ("A k 30 -", format!("M A k {first}")),
+            ("R k 5 #2", format!("M R k {first} #2")),
+            ("K k 5 30 #3", format!("M K k {first} #3")),
+            ("C k #4", format!("M C k {first} #4")),
+            ("I k #5", format!("M I k {first} #5")),
+            ("W k 10 #6", format!("M W k {first} #6")),
+            ("L - 10 #7", format!("M L - {first} #7")),
+            ("P #8", "P #8".to_owned()),
+        ] {
+            assert_eq!(peer.ask(line), reply);
+        }
+    }
+    token(&Peer::connect(first).ask("A k 30 5"));
+}
+
+#[test]
+fn an_orderly_stop_hands_over_locks_queues_and_clients() {
+    let mut cluster = Cluster::start(3);
+    cluster.settle(0);
+    let (first, second) = (cluster.addresses[0], cluster.addresses[1]);
+    let mut holder = named(first, 'a');
+    let mut waiter = named(first, 'b');
+    let mut watcher = named(second, 'c');
+    let held = token(&holder.ask("A k 30 5 #1"));
+    waiter.say("A k 30 0 #1");
+    waiter.hear_nothing();
+    cluster.stop(0);
+    assert_eq!(waiter.hear(), format!("M A k {second} #1"));
+    assert_eq!(waiter.hear(), format!("N {second}"));
+    waiter.hear_end();
+    assert_eq!(watcher.hear(), format!("N {second}"));
+    let mut waiter = named(second, 'b');
+    waiter.say("A k 30 0 #1");
+    let mut holder = named(second, 'a');
+    assert_eq!(holder.ask(&format!("R k {held} #2")), "R k ok #2");
+    let next = token(&waiter.hear());
+    assert!(next > held);
+    let shown = holder.ask("I k");
+    assert!(shown.starts_with(&format!("I k held {next} ")), "{shown}");
+}
+
+#[test]
+fn a_better_node_that_comes_back_is_given_its_place_with_all_locks() {
+    let mut cluster = Cluster::start(2);
+    cluster.settle(0);
+    let held = token(&named(cluster.addresses[0], 'a').ask("A k 30 5 #1"));
+    cluster.stop(0);
+    cluster.wait_for(1, "role=active");
+    let mut client = named(cluster.addresses[1], 'a');
+    let shown = client.ask("I k");
+    assert!(shown.starts_with(&format!("I k held {held} ")), "{shown}");
+    cluster.bring_up(0, |_| {});
+    assert_eq!(client.hear(), format!("N {}", cluster.addresses[0]));
+    cluster.settle(0);
+    let mut client = named(cluster.addresses[0], 'a');
+    assert_eq!(client.ask(&format!("K k {held} 30 #2")), "K k ok #2");
+    let next = token(&client.ask("A other 30 5 #3"));
+    assert!(next > held);
+}
+
+#[test]
+fn a_node_that_knows_of_nobody_parks_and_then_serves() {
+    let mut cluster = Cluster::planned(2);
+    // Takes connections and says nothing.
+    let _silent = TcpListener::bind(cluster.addresses[0]).expect("it is still free");
+    cluster.bring_up(1, |settings| {
+        settings.discovery_timeout = Duration::from_millis(800);
+    });
+    let mut client = named(cluster.addresses[1], 'a');
+    client.say("A k 30 5 #1");
+    client.say("A k 30 0.001 #2");
+    client.say("L - 10 #3");
+    client.say("P #4");
+    client.say("A k 30 - #5");
+    assert_eq!(client.hear(), "P #4");
+    assert_eq!(client.hear(), "T k #2");
+    let refused = client.hear();
+    assert!(refused.starts_with("E A k unavailable #5 "), "{refused}");
+    let rest: Vec<String> = (0..4).map(|_| client.hear()).collect();
+    token(&rest[0]);
+    let own = cluster.addresses[1];
+    assert!(rest.contains(&format!("N {own}")), "{rest:?}");
+    assert!(rest.contains(&"L - 1 #3".to_owned()), "{rest:?}");
+}
+
+#[test]
+fn peers_that_do_not_belong_together_are_refused_with_a_reason() {
+    let cluster = Cluster::start(2);
+    cluster.settle(0);
+    let (first, second) = (cluster.addresses[0], cluster.addresses[1]);
+    let list = cluster.list();
+    for (line, reply) in [
+        ("J 9 node=x", "E ? - version"),
+        (
+            &*format!("J 1 node=127.0.0.1:1 list={list},127.0.0.1:1 public=a:1"),
+            "E ? - syntax",
+        ),
+        (
+            &*format!("J 1 node={second} list={second},{first} public=a:1"),
+            "E ? - syntax",
+        ),
+        (
+            &*format!("J 1 node={first} list={list} public=a:1"),
+            "E ? - syntax",
+        ),
+        ("J", "E ? - syntax"),
+        ("J 1", "E ? - syntax"),
+    ] {
+        let mut peer = Peer::connect(first);
+        let heard = peer.ask(line);
+        assert!(heard.starts_with(reply), "{line}: {heard}");
+    }
+    let mut liar = Peer::connect(first);
+    let answer = liar.ask(&format!("J 1 node={second} list={list} public={second}"));
+    assert_eq!(answer, "J 1 ok");
+    liar.send(&u32::MAX.to_le_bytes());
+    liar.hear_end();
+    let lone = Server::builder().listen("127.0.0.1:0").start_blocking();
+    let lone = lone.expect("it can start");
+    let heard =
+        Peer::connect(lone.address()).ask(&format!("J 1 node={second} list={list} public=a:1"));
+    assert_eq!(heard, "E ? - syntax this node has no peers");
+    cluster.settle(0);
+    token(&Peer::connect(first).ask("A k 30 5"));
+}
+
+#[test]
+fn peers_without_the_secret_stay_outside() {
+    let mut cluster = Cluster::planned(2);
+    let with_secret = |settings: &mut Settings| {
+        settings.cluster_secret = Some(Secret::new("open sesame"));
+        settings.discovery_timeout = Duration::from_millis(300);
+    };
+    cluster.bring_up(0, with_secret);
+    cluster.wait_for(0, "role=active");
+    cluster.bring_up(1, |settings| {
+        settings.cluster_secret = Some(Secret::new("wrong"));
+        settings.discovery_timeout = Duration::from_millis(300);
+    });
+    let heard = Peer::connect(cluster.addresses[0]).ask(&format!(
+        "J 1 node={} list={} public=a:1",
+        cluster.addresses[1],
+        cluster.list()
+    ));
+    assert_eq!(heard, "E ? - auth wrong or missing cluster secret");
+    cluster.wait_for(1, "role=active");
+    cluster.stop(1);
+    cluster.bring_up(1, with_secret);
+    cluster.settle(0);
+}
