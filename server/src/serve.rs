@@ -17,7 +17,12 @@ pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
     memory::give_back_what_is_freed();
     let mut settings = given.settings()?;
     if settings.data_dir.is_none() && !settings.ephemeral {
-        settings.data_dir = Some(default_data_dir(|name| std::env::var_os(name))?);
+        let state = default_data_dir(|name| std::env::var_os(name))?;
+        // Nodes of one machine need a folder each.
+        settings.data_dir = Some(match &settings.node {
+            Some(node) => state.join(node.replace('/', "_")),
+            None => state,
+        });
     }
     start_log();
     for (wrong, near) in settings::misspelled_variables() {

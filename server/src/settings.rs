@@ -88,7 +88,8 @@ impl Args for Given {
 
 fn argument(setting: &Setting, defaults: &Settings) -> Arg {
     let default = match setting.name {
-        "data_dir" => "$XDG_STATE_HOME/fairlock".to_owned(),
+        "data_dir" => "$XDG_STATE_HOME/fairlock, and a folder for each `node` in it".to_owned(),
+        "listen" => "127.0.0.1:7420, or `node`".to_owned(),
         name => defaults.show(name).unwrap_or_else(|| "none".to_owned()),
     };
     let argument = Arg::new(setting.name)

@@ -237,6 +237,7 @@ mod tests {
         let begin = Time(1_000_000);
         (0..2000).for_each(|number| hold(&mut engine, begin, number));
         let mut node = Node::new(settings, None, engine, Terms::new(None, 1));
+        node.timers_run = true;
         let now = begin.after(Millis(10_000));
         assert!(node.has_paused(now));
         while node.act(now) {

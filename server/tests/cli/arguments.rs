@@ -155,7 +155,10 @@ fn a_wrong_setting_names_its_place() {
         ),
         ("listen = 7420", "line 1: listen must be text in quotes"),
         ("listen = \n", "line 1: "),
-        ("[node]\nlisten = \"x\"", "line 1: there is no setting node"),
+        (
+            "[nodes]\nlisten = \"x\"",
+            "line 1: there is no setting nodes",
+        ),
     ] {
         let file = folder.write("wrong.toml", text);
         let outcome = outcome(fairlock(["--config", &file]));
