@@ -38,6 +38,8 @@ struct Feed {
     applied: u64,
     /// Told everything and confirmed it at least once.
     confirmed: bool,
+    /// It was too slow, and does not count until it has confirmed this number.
+    behind: Option<u64>,
 }
 
 impl Feeds {
@@ -74,6 +76,7 @@ impl Feeds {
             dump: Some(DumpCursor::default()),
             applied: 0,
             confirmed: false,
+            behind: None,
         });
         let begin = Frame::Begin {
             stream: self.stream,
@@ -99,17 +102,28 @@ impl Feeds {
         {
             feed.applied = feed.applied.max(sequence.min(self.sequence));
             feed.confirmed = true;
+            feed.behind = feed.behind.filter(|until| feed.applied < *until);
+        }
+    }
+
+    /// The standbys that have the whole state and are not too slow.
+    pub(super) fn counting(&self) -> impl Iterator<Item = u64> {
+        let counts = |feed: &&Feed| feed.confirmed && feed.behind.is_none();
+        self.feeds.iter().filter(counts).map(|feed| feed.applied)
+    }
+
+    /// Who has not confirmed this number by now is too slow.
+    pub(super) fn lag(&mut self, number: u64) {
+        for feed in &mut self.feeds {
+            if feed.applied < number {
+                feed.behind = Some(self.sequence);
+            }
         }
     }
 
     /// How far the standbys are: the number that at least `count` of them have confirmed.
     pub(super) fn confirmed_by(&self, count: usize) -> Option<u64> {
-        let mut applied: Vec<u64> = self
-            .feeds
-            .iter()
-            .filter(|feed| feed.confirmed)
-            .map(|feed| feed.applied)
-            .collect();
+        let mut applied: Vec<u64> = self.counting().collect();
         applied.sort_unstable_by(|a, b| b.cmp(a));
         applied.get(count.checked_sub(1)?).copied()
     }

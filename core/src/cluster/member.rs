@@ -346,6 +346,17 @@ impl Member {
         }
     }
 
+    /// How many standbys have the whole state and confirm in time.
+    #[must_use]
+    pub fn counting_standbys(&self) -> usize {
+        self.feeds.counting().count()
+    }
+
+    /// Standbys that have not confirmed this number by now do not count until they have caught up.
+    pub fn standbys_lag(&mut self, number: u64) {
+        self.feeds.lag(number);
+    }
+
     /// The number of the last change that at least `count` standbys have confirmed; `None` where
     /// fewer than that copy.
     #[must_use]

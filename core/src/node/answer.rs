@@ -184,6 +184,10 @@ impl Node {
         let answer = self.engine.acquire(now, id, key, lease, wait, tag);
         self.deliver();
         let reply = match answer {
+            Answer::Granted(grant) if self.holds_back => {
+                self.hold_back(id, key, grant.token, tag);
+                return self.deliver();
+            }
             Answer::Granted(grant) => Reply::Granted {
                 key,
                 token: grant.token,

@@ -64,6 +64,10 @@ pub(crate) struct Node {
     pub(crate) timers_run: bool,
     /// What a node with peers has beside.
     pub(crate) cluster: Option<Cluster>,
+    /// Whether replies to acquires wait for standbys.
+    pub(crate) holds_back: bool,
+    /// Until when the log says nothing of standbys that are too few.
+    pub(crate) sync_warned: Option<Time>,
     /// Until when the log says nothing of links that were refused.
     pub(crate) links_refused: Option<Time>,
     /// What the node calls itself, unless that depends on how a client has reached it.
@@ -116,6 +120,7 @@ impl Node {
             settings.max_lease.as_secs_f64()
         );
         let spinner = Spinner::new(settings.spin);
+        let holds_back = settings.sync_standbys > 0;
         Node {
             engine,
             connections: Connections::default(),
@@ -124,6 +129,8 @@ impl Node {
             serves: false,
             timers_run: false,
             cluster: None,
+            holds_back,
+            sync_warned: None,
             links_refused: None,
             address,
             active: None,
@@ -195,6 +202,14 @@ impl Node {
     fn deliver_effects(&mut self) {
         while let Some(effect) = self.engine.poll_effect() {
             match &effect {
+                Effect::Granted {
+                    connection,
+                    key,
+                    grant,
+                    tag,
+                } if self.holds_back => {
+                    self.hold_back(*connection, key.as_ref(), grant.token, *tag);
+                }
                 Effect::Granted {
                     connection,
                     key,
@@ -345,11 +360,27 @@ impl Node {
         if let Some(cluster) = &mut self.cluster {
             cluster.parking.disconnect(id);
         }
-        self.engine.disconnect(now, id, unsent);
+        let held = self.held_for(id);
+        if held.is_empty() {
+            self.engine.disconnect(now, id, unsent);
+        } else {
+            self.engine.disconnect(now, id, &[unsent, &held].concat());
+        }
         self.deliver();
         // A task that is not the one running now has to learn that it is over.
         connection.wake();
         Some(connection)
+    }
+
+    /// Grants that a connection has not been told of because standbys do not have them yet.
+    fn held_for(&mut self, id: ConnectionId) -> Vec<Grant> {
+        let held = self
+            .cluster
+            .as_mut()
+            .map(|cluster| cluster.held.disconnect(id));
+        let held = held.into_iter().flatten();
+        held.filter_map(|held| self.engine.grant_of(held.key.as_ref(), held.token))
+            .collect()
     }
 
     /// A socket has been closed.

@@ -266,3 +266,72 @@ fn peers_without_the_secret_stay_outside() {
     cluster.bring_up(1, with_secret);
     cluster.settle(0);
 }
+
+/// A change of the settings that makes replies wait for one standby.
+fn waits_for_one(settings: &mut Settings) {
+    settings.sync_standbys = 1;
+}
+
+#[test]
+fn a_grant_that_waits_for_a_standby_is_known_there_when_the_client_hears_of_it() {
+    let mut cluster = Cluster::planned(2);
+    (0..2).for_each(|index| cluster.bring_up(index, waits_for_one));
+    cluster.settle(0);
+    let mut client = named(cluster.addresses[0], 'a');
+    let tokens: Vec<u64> = (0..100)
+        .map(|number| token(&client.ask(&format!("A k{number} 30 5 #{number}"))))
+        .collect();
+    assert!(tokens.is_sorted());
+    // A waiter's grant waits for the standby as well.
+    let mut waiter = named(cluster.addresses[0], 'b');
+    waiter.say("A k0 30 0 #1");
+    waiter.hear_nothing();
+    assert_eq!(
+        client.ask(&format!("R k0 {} #900", tokens[0])),
+        "R k0 ok #900"
+    );
+    token(&waiter.hear());
+    // The same request again is answered with the same token.
+    assert_eq!(
+        client.ask("A k1 30 5 #1.1"),
+        format!("A k1 {} #1.1", tokens[1])
+    );
+}
+
+#[test]
+fn without_enough_standbys_a_node_goes_on_or_refuses_as_it_was_told() {
+    for (strict, start) in [(false, "A k "), (true, "E A k unavailable ")] {
+        let mut cluster = Cluster::planned(2);
+        cluster.bring_up(0, |settings| {
+            waits_for_one(settings);
+            settings.sync_strict = strict;
+        });
+        cluster.wait_for(0, "role=active");
+        let mut client = named(cluster.addresses[0], 'a');
+        let reply = client.ask("A k 30 5 #1");
+        assert!(reply.starts_with(start), "{reply}");
+        let held = client.ask("I k");
+        assert_eq!(held.starts_with("I k held"), !strict, "{held}");
+        cluster.bring_up(1, waits_for_one);
+        cluster.settle(0);
+        token(&client.ask("A other 30 5 #2"));
+    }
+}
+
+#[test]
+fn a_standby_that_goes_and_comes_back_holds_up_nobody() {
+    let mut cluster = Cluster::planned(2);
+    cluster.bring_up(0, |settings| {
+        waits_for_one(settings);
+        settings.failure_timeout = Duration::from_millis(800);
+    });
+    cluster.bring_up(1, waits_for_one);
+    cluster.settle(0);
+    let mut client = named(cluster.addresses[0], 'a');
+    token(&client.ask("A first 30 5 #1"));
+    cluster.stop(1);
+    token(&client.ask("A second 30 5 #2"));
+    cluster.bring_up(1, waits_for_one);
+    cluster.settle(0);
+    token(&client.ask("A third 30 5 #3"));
+}

@@ -31,6 +31,12 @@ impl Node {
             }
             Stance::Park | Stance::Serve | Stance::Freeze | Stance::Leave(None) => None,
         };
+        if self.active.is_some() {
+            self.move_held();
+        }
+        let Some(cluster) = &mut self.cluster else {
+            return;
+        };
         self.timers_run = matches!(stance, Stance::Serve | Stance::Leave(None));
         self.serves = self.timers_run && cluster.parking.is_empty();
         if stance == Stance::Park {

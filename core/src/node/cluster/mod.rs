@@ -13,6 +13,7 @@ mod clients;
 mod dial;
 mod incoming;
 mod outgoing;
+mod sync;
 
 pub(crate) use clients::{is_for_every_node, settle_clients};
 pub(crate) use incoming::{LinkId, receive};
@@ -22,8 +23,8 @@ use super::settings::{Secret, Settings};
 use super::state::{Node, Shared, WeakShared, millis};
 use super::terms::TermWrite;
 use crate::cluster::{
-    Beginning, Event, Greeting, Member, MemberSettings, Members, Note, Now, Output, Parking, Slot,
-    Stage, Stance, Timing,
+    Beginning, Event, Greeting, HeldBack, Member, MemberSettings, Members, Note, Now, Output,
+    Parking, Slot, Stage, Stance, Timing,
 };
 use crate::engine::{Engine, Time};
 use crate::protocol::{Millis, Role, SecretRef};
@@ -37,6 +38,8 @@ pub(crate) struct Cluster {
     pub(super) member: Member,
     /// Requests that wait for an active node.
     pub(super) parking: Parking,
+    /// Grants whose replies wait for standbys.
+    pub(super) held: HeldBack,
     peers: Vec<Peer>,
     /// What clients are to call this node.
     public: String,
@@ -152,6 +155,7 @@ impl Cluster {
         Some(Cluster {
             member: Member::new(now, members, member_settings, beginning, engine),
             parking,
+            held: HeldBack::new(timing.failure_timeout),
             peers,
             public,
             greeting,
@@ -216,7 +220,12 @@ impl Cluster {
 
     /// When there is something to do.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        let deadlines = [self.member.next_deadline(), self.parking.next_deadline()];
+        let held = self.held.next_deadline();
+        let deadlines = [
+            self.member.next_deadline(),
+            self.parking.next_deadline(),
+            held.filter(|_| self.stance == Stance::Serve),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -299,6 +308,8 @@ impl Node {
         if cluster.member.next_deadline().is_some_and(|due| due <= now) {
             self.cluster_event(Event::Tick);
         }
+        self.give_up_waiting(now);
+        self.deliver();
         self.refuse_overdue(now)
     }
 
@@ -322,6 +333,10 @@ impl Node {
         };
         cluster.member.replicate(present(), &mut self.engine);
         cluster.wake_links(false);
+        self.tell_confirmed();
+        let Some(cluster) = &self.cluster else {
+            return;
+        };
         let role = match cluster.member.stage() {
             Stage::Starting => Role::Starting,
             Stage::Standby | Stage::Candidate => Role::Standby,

@@ -1,0 +1,136 @@
+//! Replies to acquires that wait until enough standbys have the grant (`sync_standbys`).
+//!
+//! A standby that takes longer than `failure_timeout` does not count until it has caught up. With too
+//! few that count the node goes on and says so, or with `sync_strict` takes the grant back.
+
+use super::{Node, Stance};
+use crate::cluster::HeldGrant;
+use crate::engine::{Change, ConnectionId, Time};
+use crate::node::state::now;
+use crate::protocol::{Code, KeyRef, Millis, Operation, Reply, Tag, Token};
+
+/// How often the log says that too few standbys have the grants.
+const WARN_EVERY: Millis = Millis(10_000);
+
+impl Node {
+    /// A grant was made, or asked for again, on a node whose replies wait for standbys.
+    #[cold]
+    pub(crate) fn hold_back(
+        &mut self,
+        connection: ConnectionId,
+        key: KeyRef<'_>,
+        token: Token,
+        tag: Option<Tag>,
+    ) {
+        let grant = HeldGrant {
+            connection,
+            key: key.to_key(),
+            token,
+            tag,
+        };
+        let wanted = self.settings.sync_standbys as usize;
+        let Some(cluster) = &mut self.cluster else {
+            return;
+        };
+        if cluster.member.counting_standbys() < wanted {
+            return self.without_standbys(&grant);
+        }
+        let now = now();
+        let sequence = cluster.member.sequence(&self.engine);
+        cluster.held.hold(now, sequence, grant);
+        self.timer.wake_before(cluster.held.next_deadline());
+    }
+
+    /// Tells clients of the grants that enough standbys have by now.
+    pub(super) fn tell_confirmed(&mut self) {
+        let wanted = self.settings.sync_standbys as usize;
+        while let Some(cluster) = &mut self.cluster {
+            if wanted == 0 || cluster.stance != Stance::Serve {
+                return;
+            }
+            let confirmed = cluster.member.confirmed_by(wanted);
+            let grant = match confirmed {
+                Some(confirmed) => cluster.held.pop_confirmed(confirmed),
+                None => cluster.held.pop(),
+            };
+            match (confirmed, grant) {
+                (_, None) => return,
+                (Some(_), Some(grant)) => self.tell_of_grant(&grant),
+                (None, Some(grant)) => self.without_standbys(&grant),
+            }
+        }
+    }
+
+    /// Deals with grants that no standby has confirmed in time.
+    pub(super) fn give_up_waiting(&mut self, now: Time) {
+        while let Some(cluster) = &mut self.cluster
+            && cluster.stance == Stance::Serve
+            && let Some((sequence, grant)) = cluster.held.pop_overdue(now)
+        {
+            cluster.member.standbys_lag(sequence);
+            self.without_standbys(&grant);
+        }
+    }
+
+    /// The node does not serve any more, so whoever does has to answer.
+    pub(super) fn move_held(&mut self) {
+        let Some(address) = self.active.clone() else {
+            return;
+        };
+        while let Some(grant) = self.cluster.as_mut().and_then(|cluster| cluster.held.pop()) {
+            let reply = Reply::Moved {
+                operation: Operation::Acquire,
+                key: grant.key.spelling(),
+                address: &address,
+                tag: grant.tag,
+            };
+            self.tell(grant.connection, &reply);
+        }
+    }
+
+    /// Fewer standbys than there should be have the grant.
+    fn without_standbys(&mut self, grant: &HeldGrant) {
+        let now = now();
+        let wanted = self.settings.sync_standbys;
+        let strict = self.settings.sync_strict;
+        if self.sync_warned.is_none_or(|until| now >= until) {
+            self.sync_warned = Some(now.after(WARN_EVERY));
+            let outcome = if strict {
+                "they are refused"
+            } else {
+                "the node goes on"
+            };
+            tracing::warn!(
+                "fewer than {wanted} standbys have the latest grants (sync_standbys); {outcome}"
+            );
+        }
+        if !strict {
+            return self.tell_of_grant(grant);
+        }
+        self.engine.release(now, grant.key.as_ref(), grant.token);
+        self.refuse_grant(
+            grant,
+            "too few standbys have the grant (sync_standbys), so it was taken back",
+        );
+    }
+
+    /// Answers the request; the lease begins now.
+    fn tell_of_grant(&mut self, grant: &HeldGrant) {
+        let (key, token) = (grant.key.as_ref(), grant.token);
+        let Some(Change::Granted { lease, .. }) = self.engine.grant(key, token) else {
+            return self.refuse_grant(
+                grant,
+                "the lease ended before enough standbys had the grant",
+            );
+        };
+        self.engine.keep(now(), key, token, lease);
+        let tag = grant.tag;
+        self.tell(grant.connection, &Reply::Granted { key, token, tag });
+    }
+
+    fn refuse_grant(&mut self, grant: &HeldGrant, text: &str) {
+        let (key, code) = (grant.key.spelling(), Code::Unavailable);
+        let reply = Reply::refused(Operation::Acquire, key, code, grant.tag, text);
+        self.tell(grant.connection, &reply);
+    }
+}
