@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the wheel, installs it as a user would, and runs the tests. Arguments go to pytest.
+# With --install it only installs, and says with which interpreter the package can be used.
 #
 # FAIRLOCK_VENV             the environment to use          (default: ${XDG_CACHE_HOME:-~/.cache}/fairlock/venv)
 # FAIRLOCK_PYTHON           the interpreter to make it with (default: python3)
@@ -37,6 +38,10 @@ if [ "$STAMP" != "$(cat "$VENV/installed" 2>/dev/null)" ]; then
     "$PYTHON" -m maturin build --quiet --profile "$PROFILE" --interpreter "$PYTHON" --out "$WHEELS"
     "$PYTHON" -m pip install --quiet --no-index --no-deps --force-reinstall "$WHEELS"/*.whl
     echo "$STAMP" >"$VENV/installed"
+fi
+if [ "${1:-}" = --install ]; then
+    echo "$PYTHON"
+    exit
 fi
 if [ -z "${FAIRLOCK_BIN:-}" ] || [ ! -x "$FAIRLOCK_BIN" ]; then
     (cd "$ROOT" && cargo build --quiet --package fairlock-server)

@@ -6,10 +6,14 @@
 #[path = "../../../core/tests/node/raw.rs"]
 mod raw;
 
+pub mod cluster;
+pub mod history;
+pub mod load;
+
 pub use raw::{LIMIT, Peer, token, until, until_waiting};
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -217,6 +221,19 @@ pub fn run(mut command: Command) -> Output {
         std::thread::sleep(Duration::from_millis(2));
     }
     process.wait_with_output().expect("it has ended")
+}
+
+/// Says that a part of a test cannot be done here. `tests/run` counts these and shows them at its end.
+pub fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    if let Some(path) = std::env::var_os("FAIRLOCK_SKIPPED") {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path);
+        let written = file.and_then(|mut file| file.write_all(format!("{why}\n").as_bytes()));
+        written.expect("the list of what was skipped can be written");
+    }
 }
 
 /// A folder of its own for a test, removed at the end.
