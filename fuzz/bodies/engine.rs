@@ -8,7 +8,7 @@ mod model;
 
 use fairlock::engine::{
     Answer, Change, ClaimId, ConnectionId, Effect, Engine, EngineSettings, Grant, Inspection,
-    ListCursor, Time,
+    ListCursor, Recording, Time,
 };
 use fairlock::protocol::{ClientId, Key, Millis, NameRef, Prefix, Tag, Token, Wait};
 use model::{Acquire, Claim, End, Model, end_of};
@@ -77,7 +77,7 @@ impl Pair {
             reattach_grace: Millis(30),
             attempt_memory: Millis(400),
             max_attempts_remembered: 3,
-            record_changes: true,
+            recording: Recording::WhatLasts,
         };
         let mut engine = Engine::new(settings.clone(), choices.below(256));
         let left = 1 << choices.below(20);

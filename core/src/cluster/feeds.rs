@@ -8,7 +8,7 @@ use super::frame::{BATCH_BYTES, Frame, change_bytes};
 use super::members::Slot;
 use super::message::Stream;
 use super::outgoing::Outgoing;
-use crate::engine::{Change, DumpCursor, Engine, Time};
+use crate::engine::{Change, DumpCursor, Engine, Recording, Time};
 
 /// More than this unsent, and a standby begins anew.
 pub const FEED_BYTES: usize = 64 << 20;
@@ -22,6 +22,8 @@ const PART_CHANGES: usize = 1024;
 /// What the standbys of this node are sent.
 #[derive(Debug, Default)]
 pub(super) struct Feeds {
+    /// Which changes the standbys are told.
+    recording: Recording,
     stream: Stream,
     /// The number of the last change.
     sequence: u64,
@@ -43,13 +45,26 @@ struct Feed {
 }
 
 impl Feeds {
+    pub(super) fn new(recording: Recording) -> Feeds {
+        Feeds {
+            recording,
+            ..Feeds::default()
+        }
+    }
+
+    /// The node is active no longer.
+    pub(super) fn end(&mut self, engine: &mut Engine) {
+        *self = Feeds::new(self.recording);
+        engine.record_changes(Recording::Nothing);
+    }
+
     /// A new period of being active begins.
     pub(super) fn begin(&mut self, engine: &mut Engine, stream: Stream) {
         *self = Feeds {
             stream,
-            ..Feeds::default()
+            ..Feeds::new(self.recording)
         };
-        engine.record_changes(false);
+        engine.record_changes(Recording::Nothing);
     }
 
     pub(super) fn sequence(&self) -> u64 {
@@ -64,7 +79,7 @@ impl Feeds {
     pub(super) fn join(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing, to: Slot) {
         self.tell(now, engine, out);
         if self.feeds.is_empty() {
-            engine.record_changes(true);
+            engine.record_changes(self.recording);
             if std::mem::take(&mut self.untold) {
                 // Whoever had confirmed the last number does not have this state.
                 self.sequence += 1;
@@ -90,7 +105,7 @@ impl Feeds {
     pub(super) fn lose(&mut self, engine: &mut Engine, to: Slot) {
         self.feeds.retain(|feed| feed.to != to);
         if self.feeds.is_empty() {
-            engine.record_changes(false);
+            engine.record_changes(Recording::Nothing);
             self.untold = true;
         }
     }

@@ -19,7 +19,7 @@ use super::message::{Beat, Copy, Message, Stage, Stream, Timing};
 use super::outgoing::Outgoing;
 use super::releases::Releases;
 use super::roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};
-use crate::engine::{Change, Engine, ForeignGrant, Time};
+use crate::engine::{Change, Engine, ForeignGrant, Recording, Time};
 use crate::protocol::{Millis, Token};
 use std::collections::VecDeque;
 
@@ -33,6 +33,9 @@ pub struct MemberSettings {
     /// Where the counter of a term begins: 0, or for a node that remembers nothing the fraction of a
     /// second, so that it repeats no token when it starts twice within one.
     pub first_counter: u32,
+    /// Whether standbys are told of each change, because somebody waits until they have it, or only of
+    /// those that last until they are told.
+    pub tell_everything: bool,
 }
 
 impl Default for MemberSettings {
@@ -41,6 +44,7 @@ impl Default for MemberSettings {
             timing: Timing::default(),
             takeover_grace: Millis(2000),
             first_counter: 0,
+            tell_everything: false,
         }
     }
 }
@@ -124,7 +128,11 @@ impl Member {
             members,
             settings,
             roles,
-            feeds: Feeds::default(),
+            feeds: Feeds::new(if settings.tell_everything {
+                Recording::Everything
+            } else {
+                Recording::WhatLasts
+            }),
             copier: Copier::default(),
             releases: Releases::default(),
             unconfirmed: VecDeque::new(),
@@ -385,8 +393,7 @@ impl Member {
                 Effect::Lead { term, origin } => self.lead(now, engine, term, origin),
                 Effect::Raise { term } => self.open_term(engine, term),
                 Effect::Follow { active } => {
-                    self.feeds = Feeds::default();
-                    engine.record_changes(false);
+                    self.feeds.end(engine);
                     self.copier.follow(active);
                     self.ask(now, active);
                 }
@@ -476,8 +483,7 @@ impl Member {
 
     /// This node is the active one no longer.
     fn retire(&mut self, engine: &mut Engine) {
-        self.feeds = Feeds::default();
-        engine.record_changes(false);
+        self.feeds.end(engine);
         self.unconfirmed.clear();
         engine.resign();
     }

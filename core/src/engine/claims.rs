@@ -26,7 +26,7 @@ impl Engine {
         self.link_holder(claim);
         self.wheel.insert(&mut self.claims, claim);
         self.counts.granted += 1;
-        self.record(|engine| engine.granted(claim, token));
+        self.record_new(claim, token);
         claim
     }
 

@@ -2,6 +2,7 @@
 //! engine that applies changes instead of handling requests.
 
 use super::attempts::Remembered;
+use super::changes::Recording;
 use super::connections::Owner;
 use super::lock::{Claim, Stage};
 use super::output::{Change, ClaimId};
@@ -216,18 +217,24 @@ impl Engine {
     /// Notes a change if anybody wants to know; otherwise it is not even made.
     #[inline]
     pub(super) fn record(&mut self, change: impl FnOnce(&Engine) -> Change) {
-        if self.settings.record_changes {
+        if self.changes.is_recording() {
             let change = change(self);
-            self.changes.push_back(change);
+            self.changes.push(change);
         }
     }
 
-    /// Tells every change from now on, or none; see [`EngineSettings::record_changes`](super::EngineSettings::record_changes).
-    pub fn record_changes(&mut self, record: bool) {
-        self.settings.record_changes = record;
-        if !record {
-            self.changes.clear();
+    /// As [`record`](Engine::record), of a claim that got its key at once.
+    #[inline]
+    pub(super) fn record_new(&mut self, claim: u32, token: Token) {
+        if self.changes.is_recording() {
+            let change = self.granted(claim, token);
+            self.changes.push_new(ClaimId(claim), change);
         }
+    }
+
+    /// Tells these changes from now on; see [`EngineSettings::recording`](super::EngineSettings::recording).
+    pub fn record_changes(&mut self, recording: Recording) {
+        self.changes.record(recording);
     }
 
     /// The changes that have not been polled yet.
@@ -238,7 +245,7 @@ impl Engine {
     /// How many changes have not been polled yet.
     #[must_use]
     pub fn changes_waiting(&self) -> usize {
-        self.changes.len()
+        self.changes.waiting()
     }
 
     fn copied(&self, claim: ClaimId) -> Result<&Claim, Diverged> {

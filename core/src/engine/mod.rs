@@ -15,6 +15,7 @@
 
 mod attempts;
 mod bits;
+mod changes;
 mod claims;
 mod connections;
 mod copy;
@@ -38,6 +39,7 @@ mod token;
 mod view;
 mod wheel;
 
+pub use changes::Recording;
 pub use connections::{ConnectionId, Owner};
 pub use copy::Diverged;
 pub use dump::{DumpCursor, DumpReader};
@@ -49,6 +51,7 @@ pub use view::{Inspection, ListCursor, LockRow, QueuePlace, Stats, WaiterRow};
 
 use crate::protocol::Token;
 use attempts::Attempts;
+use changes::Changes;
 use connections::Connection;
 use hash::SecretHash;
 use lock::{Claim, Lock, Queue};
@@ -65,7 +68,7 @@ const KEY_SHARDS: usize = 4096;
 /// How many tables the waiting requests are spread over.
 const REQUEST_SHARDS: usize = 1024;
 
-/// A queue of effects or changes that has grown beyond this is given back when it is empty.
+/// A queue of effects that has grown beyond this is given back when it is empty.
 const QUEUE_KEPT: usize = 1024;
 
 /// All locks of a node. See the [module](self).
@@ -85,7 +88,7 @@ pub struct Engine {
     wheel: Wheel,
     attempts: Attempts,
     effects: VecDeque<Effect>,
-    changes: VecDeque<Change>,
+    changes: Changes,
     generation: u32,
     held: usize,
     waiting: usize,
@@ -141,7 +144,7 @@ impl Engine {
             wheel: Wheel::new(),
             attempts: Attempts::new(settings.max_attempts_remembered, settings.attempt_memory),
             effects: VecDeque::new(),
-            changes: VecDeque::new(),
+            changes: Changes::new(settings.recording),
             generation: 0,
             held: 0,
             waiting: 0,
@@ -198,9 +201,9 @@ impl Engine {
         poll(&mut self.effects)
     }
 
-    /// The next change of the state, if [they are recorded](EngineSettings::record_changes).
+    /// The next change of the state, if [they are recorded](EngineSettings::recording).
     pub fn poll_change(&mut self) -> Option<Change> {
-        poll(&mut self.changes)
+        self.changes.poll()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The limits and times that an operator may change.
 
+use super::changes::Recording;
 use crate::protocol::Millis;
 
 /// What an engine allows and for how long it waits for clients that it lost.
@@ -20,8 +21,8 @@ pub struct EngineSettings {
     pub attempt_memory: Millis,
     /// How many attempt numbers are remembered.
     pub max_attempts_remembered: u32,
-    /// Whether [`Engine::poll_change`](super::Engine::poll_change) tells every change of the state.
-    pub record_changes: bool,
+    /// Which changes of the state [`Engine::poll_change`](super::Engine::poll_change) tells.
+    pub recording: Recording,
 }
 
 impl Default for EngineSettings {
@@ -34,7 +35,7 @@ impl Default for EngineSettings {
             reattach_grace: Millis(500),
             attempt_memory: Millis(600_000),
             max_attempts_remembered: 1_000_000,
-            record_changes: false,
+            recording: Recording::Nothing,
         }
     }
 }

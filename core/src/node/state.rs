@@ -425,7 +425,8 @@ impl Node {
         if self.engine.changes_waiting() > 0
             && let Some(cluster) = &self.cluster
         {
-            cluster.wake_links(true);
+            let due = cluster.send_changes();
+            self.timer.wake_before(due);
         }
     }
 

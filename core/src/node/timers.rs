@@ -179,11 +179,20 @@ impl Node {
             self.cluster
                 .as_ref()
                 .and_then(|cluster| cluster.next_deadline()),
+            self.changes_due(),
             self.idle_checks.next(),
             self.terms.raise_at(),
         ];
         self.timer.armed_for = moments.into_iter().flatten().min().unwrap_or(Time::NEVER);
         more
+    }
+
+    /// When changes that wait have been collected for long enough.
+    fn changes_due(&self) -> Option<Time> {
+        if self.engine.changes_waiting() == 0 {
+            return None;
+        }
+        self.cluster.as_ref()?.send_changes()
     }
 
     fn check_idle(&mut self, now: Time, id: ConnectionId) {

@@ -1,12 +1,12 @@
 //! Copies of the state: snapshots, changes, and a copy that takes over.
 
 use super::{Answer, Rig, SECOND, again, first, granted, named};
-use crate::engine::{Change, Diverged, Engine, EngineSettings, Inspection, Refusal};
+use crate::engine::{Change, Diverged, Engine, EngineSettings, Inspection, Recording, Refusal};
 use crate::protocol::{Key, Millis, Tag, Wait};
 
 fn recording() -> Rig {
     Rig::with(EngineSettings {
-        record_changes: true,
+        recording: Recording::Everything,
         ..EngineSettings::default()
     })
 }
@@ -156,4 +156,39 @@ fn a_change_that_does_not_fit_is_an_error() {
         assert_eq!(copy.apply(rig.now, &change), Err(Diverged), "{change:?}");
         copy.check_invariants();
     }
+}
+
+/// Method: what comes and goes before anybody asks, beside what lasts, and a copy that has to be equal.
+#[test]
+fn what_is_undone_before_it_is_told_is_not_told_at_all() {
+    let mut rig = Rig::with(EngineSettings {
+        recording: Recording::WhatLasts,
+        ..EngineSettings::default()
+    });
+    let (one, two) = (rig.client("one"), rig.client("two"));
+    while rig.engine.poll_change().is_some() {}
+    for _ in 0..100 {
+        let gone = rig.hold(one, "gone");
+        assert!(rig.release("gone", gone));
+    }
+    assert_eq!(rig.engine.changes_waiting(), 0);
+    let kept = rig.hold(one, "kept");
+    assert!(rig.keep("kept", kept, 60));
+    let lasting = rig.hold(one, "lasting");
+    let waited = rig.hold(one, "waited");
+    rig.queue(two, "waited", None);
+    assert!(rig.release("kept", kept));
+    assert!(rig.release("waited", waited));
+    let mut copy = Engine::new(EngineSettings::default(), 7);
+    let mut follow = |rig: &mut Rig| {
+        while let Some(change) = rig.engine.poll_change() {
+            copy.apply(rig.now, &change).expect("it fits");
+        }
+        assert_eq!(state(&copy), state(&rig.engine));
+    };
+    follow(&mut rig);
+    // What was told has to be told of again when it goes.
+    assert!(rig.release("lasting", lasting));
+    assert_eq!(rig.engine.changes_waiting(), 1);
+    follow(&mut rig);
 }

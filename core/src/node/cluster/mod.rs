@@ -50,6 +50,10 @@ pub(crate) struct Cluster {
     /// When the clock was last looked at, and how much may pass until it is again.
     looked: Time,
     unnoticed: Millis,
+    /// When changes were last sent.
+    told_changes: Time,
+    /// How long they are collected.
+    collect: Millis,
     stance: Stance,
     /// What the clients have been told of the active node.
     told: Option<Slot>,
@@ -149,6 +153,7 @@ impl Cluster {
             timing,
             takeover_grace: millis(settings.takeover_grace),
             first_counter,
+            tell_everything: settings.sync_standbys > 0,
         };
         let greeting = greeting(&members, &public, secret);
         let now = present();
@@ -166,6 +171,12 @@ impl Cluster {
             },
             looked: now.time,
             unnoticed: Millis(timing.failure_timeout.0 / 2),
+            told_changes: Time(0),
+            collect: if settings.sync_standbys > 0 {
+                Millis(0)
+            } else {
+                COLLECT
+            },
             stance: Stance::Park,
             told: None,
             clients: Arc::new(Notify::new()),
@@ -229,6 +240,17 @@ impl Cluster {
         deadlines.into_iter().flatten().min()
     }
 
+    /// Sees to it that the changes that wait are sent: now, or at the moment that is returned.
+    pub(super) fn send_changes(&self) -> Option<Time> {
+        let due = self.told_changes.after(self.collect);
+        if due <= self.looked {
+            self.wake_links(true);
+            None
+        } else {
+            Some(due)
+        }
+    }
+
     /// Wakes the links that have something to send; with `all` every one, because there are changes
     /// that no frame has been made of yet.
     pub(super) fn wake_links(&self, all: bool) {
@@ -241,6 +263,10 @@ impl Cluster {
         }
     }
 }
+
+/// Under load changes are collected for so long before they are sent, which costs far less. A node that
+/// is killed may have answered requests of this last moment that no standby has heard of.
+const COLLECT: Millis = Millis(1);
 
 /// How a node says who it is when it opens a link.
 pub(crate) fn greeting(members: &Members, public: &str, secret: Option<&Secret>) -> Vec<u8> {

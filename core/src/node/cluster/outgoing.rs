@@ -120,6 +120,9 @@ impl Node {
     fn frames_for(&mut self, to: Slot, into: &mut Vec<u8>) {
         if let Some(cluster) = &mut self.cluster {
             let now = super::present();
+            if self.engine.changes_waiting() > 0 {
+                cluster.told_changes = now.time;
+            }
             cluster.member.replicate(now, &mut self.engine);
             cluster.member.take_frames(to, into);
             // What was made for the others is theirs to send.
