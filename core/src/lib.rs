@@ -9,6 +9,7 @@ pub mod engine;
 mod error;
 mod fence;
 pub mod protocol;
+pub mod tls;
 
 #[cfg(feature = "client")]
 pub use client::{

@@ -9,12 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part of the crate and what of the crate it may use (itself always).
-const MAY_USE: [(&str, &[&str]); 6] = [
+const MAY_USE: [(&str, &[&str]); 7] = [
     ("protocol", &[]),
+    ("tls", &[]),
     ("engine", &["protocol"]),
     ("cluster", &["protocol", "engine"]),
-    ("node", &["protocol", "engine", "cluster"]),
-    ("client", &["protocol"]),
+    ("node", &["protocol", "engine", "cluster", "tls"]),
+    ("client", &["protocol", "tls"]),
     ("fence", &["protocol"]),
 ];
 

@@ -92,6 +92,21 @@ pub(crate) struct Connection {
     /// A file that holds the server's secret; the secret itself can be in FAIRLOCK_SECRET [default: no secret]
     #[arg(long, value_name = "FILE", env = "FAIRLOCK_SECRET_FILE")]
     pub(crate) secret_file: Option<PathBuf>,
+    /// A PEM file with the CAs that have to have signed the servers' certificates; any of these options means TLS [default: no TLS]
+    #[arg(long, value_name = "FILE", env = "FAIRLOCK_CA_FILE")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// A PEM file with the certificate to show where the servers ask for one [default: none]
+    #[arg(long, value_name = "FILE", env = "FAIRLOCK_CERT_FILE")]
+    pub(crate) cert_file: Option<PathBuf>,
+    /// A PEM file with the key of --cert-file [default: none]
+    #[arg(long, value_name = "FILE", env = "FAIRLOCK_KEY_FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// The name that the servers' certificates have to be for [default: the host of each address]
+    #[arg(long, value_name = "NAME", env = "FAIRLOCK_SERVER_NAME")]
+    pub(crate) server_name: Option<String>,
+    /// TLS, trusting the CAs that the system trusts unless --ca-file is given [default: no TLS]
+    #[arg(long, env = "FAIRLOCK_TLS")]
+    pub(crate) tls: bool,
 }
 
 /// Which lock, and how to wait for it.
@@ -291,7 +306,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
         .try_get_matches_from(words)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     match parsed {
-        Ok(cli) => Ok(Parsed::Command(cli.command)),
+        Ok(cli) => Ok(Parsed::Command(Box::new(cli.command))),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(error)),
             _ => Err(Failure::usage(sentence(&error))),
@@ -302,7 +317,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Par
 /// What the command line asks for.
 pub(crate) enum Parsed {
     /// To do something.
-    Command(Command),
+    Command(Box<Command>),
     /// To explain something.
     Text(clap::Error),
 }

@@ -1,5 +1,5 @@
 //! From the options of a client command to a client and an acquire: which servers, what secret to say
-//! to them, and how to wait for a lock.
+//! to them, how to be sure of them, and how to wait for a lock.
 
 use crate::arguments::{Connection, Want};
 use crate::exit::Failure;
@@ -51,12 +51,27 @@ impl Connection {
         }
     }
 
-    fn builder(&self) -> Result<ClientBuilder, Failure> {
-        let builder = Client::builder();
-        Ok(match self.secret()? {
-            Some(secret) => builder.secret(secret),
-            None => builder,
-        })
+    pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
+        let mut builder = Client::builder();
+        if let Some(secret) = self.secret()? {
+            builder = builder.secret(secret);
+        }
+        if let Some(path) = &self.ca_file {
+            builder = builder.ca_file(path);
+        }
+        if let Some(path) = &self.cert_file {
+            builder = builder.cert_file(path);
+        }
+        if let Some(path) = &self.key_file {
+            builder = builder.key_file(path);
+        }
+        if let Some(name) = &self.server_name {
+            builder = builder.server_name(name);
+        }
+        if self.tls {
+            builder = builder.tls(true);
+        }
+        Ok(builder)
     }
 }
 

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let outcome = match arguments::parse(std::env::args_os().skip(1)) {
-        Ok(Parsed::Command(command)) => execute(command),
+        Ok(Parsed::Command(command)) => execute(*command),
         Ok(Parsed::Text(text)) => text.print().map(|()| exit::OK).map_err(Failure::from),
         Err(failure) => Err(failure),
     };

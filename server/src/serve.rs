@@ -1,5 +1,5 @@
-//! `fairlock serve`: reads the settings, starts the node, says where it listens, and stops it on
-//! SIGINT or SIGTERM. All that a node does is in the library.
+//! `fairlock serve`: reads the settings, starts the node, says where it listens, stops it on
+//! SIGINT or SIGTERM, and lets it read its files again on SIGHUP. All that a node does is in the library.
 
 use crate::exit::{self, Failure, tell};
 use crate::memory;
@@ -38,15 +38,20 @@ pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
 async fn run(settings: Settings) -> Result<u8, Failure> {
     // Before the node starts, so that no signal can fall between.
     let mut stop = StopSignals::new()?;
+    let mut hangup = listen_for(SignalKind::hangup())?;
+    let secured = settings.tls_cert.is_some();
     let mut server = Server::builder()
         .settings(settings)
         .start()
         .await
         .map_err(|error| failure(&error))?;
-    announce(server.address());
-    tokio::select! {
-        _ = stop.next() => {}
-        () = server.ended() => {}
+    announce(server.address(), secured);
+    loop {
+        tokio::select! {
+            _ = hangup.recv() => server.reload(),
+            _ = stop.next() => break,
+            () = server.ended() => break,
+        }
     }
     tokio::select! {
         stopped = server.stop() => stopped.map(|()| exit::OK).map_err(|error| failure(&error)),
@@ -67,7 +72,8 @@ fn failure(error: &ServerError) -> Failure {
 }
 
 /// The line for scripts, and one to try the server. A script may stop reading after the first.
-fn announce(address: SocketAddr) {
+fn announce(address: SocketAddr, secured: bool) {
+    let authorities = if secured { "--ca-file CA.pem " } else { "" };
     let servers = match address.port() {
         fairlock::protocol::limits::DEFAULT_PORT => String::new(),
         _ => format!("--servers {address} "),
@@ -76,7 +82,7 @@ fn announce(address: SocketAddr) {
     let _ = writeln!(out, "listening on {address}");
     let _ = writeln!(
         out,
-        "try it: fairlock run {servers}my-key -- echo \"I hold the lock\""
+        "try it: fairlock run {servers}{authorities}my-key -- echo \"I hold the lock\""
     );
     let _ = out.flush();
 }
@@ -89,17 +95,9 @@ struct StopSignals {
 
 impl StopSignals {
     fn new() -> Result<StopSignals, Failure> {
-        let listen = |kind| {
-            signal(kind).map_err(|error| {
-                Failure::new(
-                    exit::FAILED,
-                    format_args!("cannot listen for signals: {error}"),
-                )
-            })
-        };
         Ok(StopSignals {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen_for(SignalKind::interrupt())?,
+            terminate: listen_for(SignalKind::terminate())?,
         })
     }
 
@@ -109,6 +107,15 @@ impl StopSignals {
             _ = self.terminate.recv() => SignalKind::terminate(),
         }
     }
+}
+
+fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| {
+        Failure::new(
+            exit::FAILED,
+            format_args!("cannot listen for signals: {error}"),
+        )
+    })
 }
 
 /// The folder for a server that was not told where to keep its data: the user's state folder.

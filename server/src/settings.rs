@@ -115,6 +115,7 @@ fn argument(setting: &Setting, defaults: &Settings) -> Arg {
         SettingKind::Bytes => argument.value_name("BYTES"),
         SettingKind::Spin => argument.value_name("auto|off|MICROSECONDS"),
         SettingKind::Secret => argument.value_name("SECRET"),
+        SettingKind::Choice(words) => argument.value_name(words.join("|")),
     }
 }
 
@@ -300,12 +301,16 @@ fn value_text(setting: &Setting, value: &DeValue<'_>) -> Result<String, &'static
         SettingKind::Seconds => "a number of seconds, without quotes",
         SettingKind::Bytes => "a number of bytes, or text such as \"8MiB\"",
         SettingKind::Spin => "\"auto\", \"off\" or a number of microseconds",
+        SettingKind::Choice(_) => "one of its words, in quotes",
     };
     let text = match (setting.kind, value) {
         (SettingKind::Text | SettingKind::Path | SettingKind::Secret, DeValue::String(text)) => {
             text.to_string()
         }
-        (SettingKind::Bytes | SettingKind::Spin, DeValue::String(text)) => text.to_string(),
+        (
+            SettingKind::Bytes | SettingKind::Spin | SettingKind::Choice(_),
+            DeValue::String(text),
+        ) => text.to_string(),
         (SettingKind::Flag, DeValue::Boolean(flag)) => flag.to_string(),
         (
             SettingKind::Number | SettingKind::Seconds | SettingKind::Bytes | SettingKind::Spin,
@@ -344,6 +349,19 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
+/// Variables of the client commands, and of what `run` starts.
+const NO_SETTINGS: [&str; 9] = [
+    "config",
+    "servers",
+    "key",
+    "token",
+    "tls",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "server_name",
+];
+
 /// The variables that look like a setting and are none, with the setting that may be meant. They are
 /// told and not refused: container platforms put variables of their own beside ours.
 pub(crate) fn misspelled_variables() -> Vec<(String, String)> {
@@ -352,7 +370,7 @@ pub(crate) fn misspelled_variables() -> Vec<(String, String)> {
         .filter_map(|name| {
             let setting = name.strip_prefix("FAIRLOCK_")?.to_lowercase();
             let known = Settings::ALL.iter().any(|known| known.name == setting)
-                || ["config", "servers", "key", "token"].contains(&setting.as_str());
+                || NO_SETTINGS.contains(&setting.as_str());
             let near = nearest(&setting).filter(|_| !known)?;
             Some((name, variable(near)))
         })

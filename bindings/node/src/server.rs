@@ -111,13 +111,17 @@ fn text(setting: &Setting, name: &str, value: Value) -> std::result::Result<Stri
             | SettingKind::Path
             | SettingKind::Secret
             | SettingKind::Bytes
-            | SettingKind::Spin,
+            | SettingKind::Spin
+            | SettingKind::Choice(_),
             Either3::A(text),
         ) => return Ok(text),
         (SettingKind::Seconds | SettingKind::Number, _) => "a number",
         (SettingKind::Flag, _) => "true or false",
         (SettingKind::Bytes | SettingKind::Spin, _) => "a number or a string",
-        (SettingKind::Text | SettingKind::Path | SettingKind::Secret, _) => "a string",
+        (
+            SettingKind::Text | SettingKind::Path | SettingKind::Secret | SettingKind::Choice(_),
+            _,
+        ) => "a string",
     };
     Err(Failure::wrong_type(format!("{name} has to be {expected}")))
 }

@@ -133,7 +133,7 @@ impl Instance {
         }
         let now = clock::now();
         let mut core = self.lock();
-        let came = self.take_read(&mut core, id, read, &buffer, now);
+        let came = self.take_read(&mut core, id, socket, read, &mut buffer, now);
         let mut after = After::default();
         core.settle(&mut after, now);
         let result = core.take_result(started.face);

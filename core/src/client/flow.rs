@@ -5,10 +5,11 @@ use super::core::{After, Core, Line, Reader};
 use super::driver::Driver;
 use super::driver::clock;
 use super::driver::dial::plain;
-use super::driver::socket::Socket;
+use super::driver::socket::{Got, Socket};
 use super::event_loop::EventLoop;
 use super::instance::{Instance, Writer};
 use super::session::{ConnectionId, Micros};
+use crate::tls::Channel;
 use mio::Interest;
 use std::io;
 use std::sync::{Arc, MutexGuard};
@@ -18,9 +19,14 @@ const TAKE_BACK_AFTER: Micros = 20_000;
 
 impl Instance {
     /// The driver has made a connection.
-    pub(crate) fn connected(&self, connection: ConnectionId, stream: mio::net::TcpStream) {
+    pub(crate) fn connected(
+        &self,
+        connection: ConnectionId,
+        stream: mio::net::TcpStream,
+        channel: Option<Channel>,
+    ) {
         let token = Driver::token(self.number(), connection.index);
-        let watched = Socket::new(stream, token).and_then(|socket| {
+        let watched = Socket::new(stream, channel, token).and_then(|socket| {
             socket.watch(&self.driver.registry, Interest::READABLE)?;
             if let Some(event_loop) = &self.event_loop {
                 socket.watch(&event_loop.registry, Interest::READABLE)?;
@@ -52,7 +58,7 @@ impl Instance {
                 }
             }
             Err(error) => {
-                let text = plain(&error.to_string());
+                let text = plain(&error);
                 core.session.handle_connect_failed(connection, text, now);
             }
         }
@@ -114,7 +120,7 @@ impl Instance {
                 }
                 Err(error) => {
                     line.writing = false;
-                    let text = format!("writing failed: {}", plain(&error.to_string()));
+                    let text = format!("writing failed: {}", plain(&error));
                     core.session.handle_closed(id, text, now);
                     core.settle(after, now);
                     return core;
@@ -149,7 +155,7 @@ impl Instance {
                 line.unsent.drain(..written);
             }
             Err(error) => {
-                let text = format!("writing failed: {}", plain(&error.to_string()));
+                let text = format!("writing failed: {}", plain(&error));
                 core.session.handle_closed(id, text, now);
             }
         }
@@ -186,7 +192,7 @@ impl Instance {
             };
             let socket = line.socket.clone();
             drop(core);
-            let read = socket.read(buffer);
+            let Got { read, more: full } = socket.read(buffer);
             let now = clock::now();
             core = self.lock();
             match core.line(id) {
@@ -201,8 +207,7 @@ impl Instance {
                 }
                 None => return,
             }
-            let full = matches!(read, Ok(read) if read == buffer.len());
-            let more = self.take_read(&mut core, id, read, buffer, now);
+            let more = self.take_read(&mut core, id, &socket, read, buffer, now);
             self.finish(core, After::default(), Writer::Caller, now);
             // The system tells of each arrival, so what comes after a short read makes an event of its own.
             if !more || !(full || ended) {
@@ -217,8 +222,9 @@ impl Instance {
         &self,
         core: &mut Core,
         id: ConnectionId,
+        socket: &Socket,
         read: io::Result<usize>,
-        buffer: &[u8],
+        buffer: &mut [u8],
         now: Micros,
     ) -> bool {
         match read {
@@ -229,6 +235,9 @@ impl Instance {
             }
             Ok(read) => {
                 core.session.handle_bytes(id, &buffer[..read], now);
+                while let Some(held) = socket.read_held(buffer) {
+                    core.session.handle_bytes(id, &buffer[..held], now);
+                }
                 true
             }
             Err(error)
@@ -240,7 +249,7 @@ impl Instance {
                 false
             }
             Err(error) => {
-                let text = plain(&error.to_string());
+                let text = plain(&error);
                 core.session.handle_closed(id, text, now);
                 true
             }

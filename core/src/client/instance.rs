@@ -10,6 +10,7 @@ use super::options::{FollowMoves, Options};
 use super::session::{Ask, FaceId, LockId, Micros, OperationId, Outcome, Session, Settings};
 use crate::error::{Error, LostReason};
 use crate::protocol::{ClientId, NameRef, SecretRef};
+use crate::tls::Connector;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -91,6 +92,7 @@ pub(crate) struct Instance {
     generation: u32,
     number: usize,
     connect_timeout: Micros,
+    connector: Option<Connector>,
     pub(super) driver: Arc<Driver>,
     core: Mutex<Core>,
     /// The event loop that reads too, if there is one.
@@ -151,6 +153,7 @@ impl Instance {
             generation: fork::generation(),
             number,
             connect_timeout,
+            connector: options.tls.as_ref().map(Connector::for_this_process),
             core: Mutex::new(Core::new(Session::new(settings, clock::now()))),
             event_loop: options
                 .event_loop
@@ -180,6 +183,11 @@ impl Instance {
 
     pub(crate) fn connect_timeout(&self) -> Micros {
         self.connect_timeout
+    }
+
+    /// What connections are secured with.
+    pub(crate) fn connector(&self) -> Option<&Connector> {
+        self.connector.as_ref()
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Core> {

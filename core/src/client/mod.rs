@@ -24,6 +24,8 @@ mod instance;
 mod lock;
 mod options;
 mod session;
+#[cfg(feature = "tls")]
+mod tls_options;
 mod view;
 
 pub use acquire::{Acquire, TryAcquire};

@@ -1,9 +1,12 @@
 //! What a client is told when it is made: where the servers are, who it is, how patient it is.
 
 use super::address::{Address, parse_list};
+#[cfg(feature = "tls")]
+use super::tls_options::TlsOptions;
 use super::{Client, EventLoop};
 use crate::error::Error;
 use crate::protocol::limits;
+use crate::tls::Connector;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,6 +86,8 @@ pub struct ClientBuilder {
     retry_for: Duration,
     follow_moves: FollowMoves,
     event_loop: Option<Arc<EventLoop>>,
+    #[cfg(feature = "tls")]
+    tls: TlsOptions,
 }
 
 impl ClientBuilder {
@@ -114,7 +119,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one try of a connection may take, its hello included, and how long a call waits when
+    /// How long one try of a connection may take, TLS and hello included, and how long a call waits when
     /// no connection is up. 3 s by default.
     pub fn connect_timeout(mut self, time: Duration) -> Self {
         self.connect_timeout = Some(time);
@@ -133,6 +138,54 @@ impl ClientBuilder {
         self
     }
 
+    /// With TLS, or surely without it. Without this call there is TLS as soon as one of the files or the server's name is given, here or
+    /// in the environment. With TLS and without [`ca_file`](Self::ca_file) the CAs count that the system trusts.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.tls.wanted = Some(tls);
+        self
+    }
+
+    /// A PEM file with the CAs that have to have signed the servers' certificates. Without this call `FAIRLOCK_CA_FILE` is
+    /// read. This file and the next two are read again for new connections when they have changed.
+    #[cfg(feature = "tls")]
+    pub fn ca_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.tls.ca_file = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// A PEM file with the certificate that this client shows where a server asks for one, and behind it those that lead to
+    /// its CA. Without this call and without [`key_file`](Self::key_file), `FAIRLOCK_CERT_FILE` and `FAIRLOCK_KEY_FILE` are read.
+    #[cfg(feature = "tls")]
+    pub fn cert_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.tls.cert_file = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// A PEM file with the key of [`cert_file`](Self::cert_file), without a passphrase.
+    #[cfg(feature = "tls")]
+    pub fn key_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.tls.key_file = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// The name that the servers' certificates have to be for, where that is not the host of each address. Without this call
+    /// `FAIRLOCK_SERVER_NAME` is read.
+    #[cfg(feature = "tls")]
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// What secures the connections of such a client, if anything does: for tools that speak the protocol over sockets of their own.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument): as [`build`](Self::build).
+    #[cfg(feature = "tls")]
+    pub fn connector(&self) -> Result<Option<Connector>, Error> {
+        self.tls.clone().connector()
+    }
+
     /// Lets an event loop read the sockets of this client, beside the client's own thread.
     pub fn event_loop(mut self, event_loop: Arc<EventLoop>) -> Self {
         self.event_loop = Some(event_loop);
@@ -144,7 +197,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument): an address that is none, a name, secret
-    /// or time out of its limits, a secret file that cannot be read.
+    /// or time out of its limits, a secret file that cannot be read, a certificate or key that cannot be used.
     pub fn build(self) -> Result<Client, Error> {
         Client::with_options(self.into_options()?)
     }
@@ -188,6 +241,10 @@ impl ClientBuilder {
             retry_for: self.retry_for,
             follow_moves: self.follow_moves,
             event_loop: self.event_loop,
+            #[cfg(feature = "tls")]
+            tls: self.tls.connector()?,
+            #[cfg(not(feature = "tls"))]
+            tls: None,
         })
     }
 }
@@ -203,7 +260,6 @@ impl fmt::Debug for ClientBuilder {
 const YEAR: Duration = Duration::from_millis(limits::TIME_MAX_MS);
 
 /// Checked options of a client.
-#[derive(Clone)]
 pub(crate) struct Options {
     pub(crate) servers: Vec<Address>,
     pub(crate) name: Vec<u8>,
@@ -212,9 +268,10 @@ pub(crate) struct Options {
     pub(crate) retry_for: Duration,
     pub(crate) follow_moves: FollowMoves,
     pub(crate) event_loop: Option<Arc<EventLoop>>,
+    pub(crate) tls: Option<Connector>,
 }
 
-fn environment(name: &str) -> Result<Option<String>, Error> {
+pub(super) fn environment(name: &str) -> Result<Option<String>, Error> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),

@@ -4,10 +4,14 @@ use super::connection::Connection;
 use super::serve::Serving;
 use super::state::{Node, Shared, now};
 use super::stream::Stream;
+use super::tls;
 use crate::engine::Time;
-use crate::protocol::{Code, Millis, Reply};
+use crate::protocol::{Code, Millis, Reply, limits};
+use crate::tls::Acceptor;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -23,7 +27,12 @@ const SORTED_OUT_AT_ONCE: u32 = 64;
 const TURNED_AWAY_AT_ONCE: u32 = 4;
 
 /// Never ends; to be dropped when the node takes no more connections.
-pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
+pub(crate) async fn run(
+    node: Shared,
+    listener: TcpListener,
+    most: u32,
+    acceptor: Option<Arc<Acceptor>>,
+) {
     let mut complained = None;
     let mut complain = |now: Time| {
         let due = complained.is_none_or(|last: Time| now >= last.after(COMPLAIN_EVERY));
@@ -35,19 +44,22 @@ pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
-                if node.lock().open >= most {
-                    if node.lock().may_sort_out() {
-                        tokio::spawn(sort_out(node.clone(), socket, address, most));
-                        continue;
-                    }
-                    turn_away(&node, socket, address, most);
+                if node.lock().is_full(most) {
+                    turn_away(&node, socket, address, most, acceptor.clone());
                     if complain(now()) {
                         tracing::warn!(
                             "{most} connections are open; others are turned away (max_connections)"
                         );
                     }
                 } else {
-                    take(&node, socket, address);
+                    match &acceptor {
+                        Some(acceptor) => take_secured(&node, acceptor, socket, address),
+                        // An error means that the client has gone in the meantime.
+                        None => {
+                            let stream = Stream::new(socket, address);
+                            drop(stream.map(|stream| take(&node, stream, Vec::new())));
+                        }
+                    }
                 }
             }
             Err(error) if is_about_one_connection(&error) => {}
@@ -61,44 +73,84 @@ pub(crate) async fn run(node: Shared, listener: TcpListener, most: u32) {
     }
 }
 
-/// A peer is let in however many clients there are. Which of the two it is shows with the first bytes.
-async fn sort_out(node: Shared, socket: TcpStream, address: SocketAddr, most: u32) {
-    let mut begin = [0; 2];
-    node.lock().sorting_out += 1;
-    let peeked = tokio::time::timeout(SORT_OUT, socket.peek(&mut begin)).await;
-    node.lock().sorting_out -= 1;
-    if matches!(peeked, Ok(Ok(2))) && crate::cluster::opens_link(&begin) {
-        take(&node, socket, address);
-    } else {
-        turn_away(&node, socket, address, most);
-    }
-}
-
-impl Node {
-    fn may_sort_out(&self) -> bool {
-        self.cluster.is_some() && self.sorting_out < SORTED_OUT_AT_ONCE
-    }
-}
-
-fn take(node: &Shared, socket: TcpStream, address: SocketAddr) {
-    // An error means that the client has gone in the meantime.
-    let Ok(stream) = Stream::new(socket, address) else {
-        return;
-    };
+/// Takes a connection of which `begin` has been read.
+fn take(node: &Shared, stream: Stream, begin: Vec<u8>) {
+    let address = stream.peer_address().to_string();
     let id = {
         let mut node = node.lock();
         node.open += 1;
-        node.connect(Connection::new(stream, now()), &address.to_string())
+        let mut connection = Connection::new(stream, now());
+        connection.unhandled = begin;
+        node.connect(connection, &address)
     };
     tokio::spawn(Serving::new(node.clone(), id));
 }
 
-/// Says why, and closes.
-fn turn_away(node: &Shared, socket: TcpStream, address: SocketAddr, most: u32) {
-    node.lock().counters.turned_away += 1;
-    if node.lock().turning_away >= TURNED_AWAY_AT_ONCE {
+/// Takes a connection once its handshake is done. Until then it only counts.
+fn take_secured(node: &Shared, acceptor: &Arc<Acceptor>, socket: TcpStream, address: SocketAddr) {
+    node.lock().opening += 1;
+    let (node, acceptor) = (node.clone(), acceptor.clone());
+    tokio::spawn(async move {
+        let stream = tls::accept(&node, &acceptor, socket, address).await;
+        node.lock().opening -= 1;
+        if let Some(stream) = stream {
+            take(&node, stream, Vec::new());
+        }
+    });
+}
+
+/// Says why, and closes; but a peer is let in however many clients there are. Which of the two it is shows with the
+/// first bytes.
+fn turn_away(
+    node: &Shared,
+    socket: TcpStream,
+    address: SocketAddr,
+    most: u32,
+    acceptor: Option<Arc<Acceptor>>,
+) {
+    let sorts = node.lock().may_sort_out();
+    if !sorts && !node.lock().may_turn_away() {
         return;
     }
+    let node = node.clone();
+    tokio::spawn(async move {
+        let mut stream = match acceptor {
+            Some(acceptor) => tls::accept(&node, &acceptor, socket, address).await,
+            None => Stream::new(socket, address).ok(),
+        };
+        if sorts {
+            let begin = match &mut stream {
+                Some(stream) => first_bytes(stream).await,
+                None => None,
+            };
+            node.lock().sorting_out -= 1;
+            if let Some(begin) = begin
+                && crate::cluster::opens_link(&begin)
+                && let Some(stream) = stream
+            {
+                return take(&node, stream, begin);
+            }
+            if !node.lock().may_turn_away() {
+                return;
+            }
+        }
+        if let Some(stream) = stream {
+            say_busy(&node, stream, most).await;
+        }
+        node.lock().turning_away -= 1;
+    });
+}
+
+/// What a connection beyond the limit says first, if it says it soon.
+async fn first_bytes(stream: &mut Stream) -> Option<Vec<u8>> {
+    let mut begin = vec![0; limits::LINE_BYTES];
+    let read = poll_fn(|cx| stream.poll_read(cx, &mut begin));
+    let count = tokio::time::timeout(SORT_OUT, read).await.ok()?.ok()?;
+    begin.truncate(count);
+    Some(begin)
+}
+
+async fn say_busy(node: &Shared, stream: Stream, most: u32) {
     let mut line = Vec::new();
     let text = format!("max_connections is reached: {most}");
     Reply::Refused {
@@ -109,16 +161,24 @@ fn turn_away(node: &Shared, socket: TcpStream, address: SocketAddr, most: u32) {
         text: &text,
     }
     .encode(&mut line);
-    node.lock().turning_away += 1;
-    let node = node.clone();
-    tokio::spawn(async move {
-        if let Ok(stream) = Stream::new(socket, address) {
-            let mut connection = Connection::new(stream, now());
-            connection.outbox.keep(&line, 0);
-            super::farewell::see_off(&node, &mut connection, true).await;
-        }
-        node.lock().turning_away -= 1;
-    });
+    let mut connection = Connection::new(stream, now());
+    connection.outbox.keep(&line, 0);
+    super::farewell::see_off(node, &mut connection, true).await;
+}
+
+impl Node {
+    fn may_sort_out(&mut self) -> bool {
+        let may = self.cluster.is_some() && self.sorting_out < SORTED_OUT_AT_ONCE;
+        self.sorting_out += u32::from(may);
+        may
+    }
+
+    fn may_turn_away(&mut self) -> bool {
+        self.counters.turned_away += 1;
+        let may = self.turning_away < TURNED_AWAY_AT_ONCE;
+        self.turning_away += u32::from(may);
+        may
+    }
 }
 
 /// Errors of accept that say something of the connection that was to be taken, not of the node.

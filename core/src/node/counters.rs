@@ -21,4 +21,6 @@ pub(crate) struct Counters {
     pub(crate) parked: u64,
     /// Connections closed for a missing or wrong secret.
     pub(crate) not_admitted: u64,
+    /// Connections closed because there was no TLS, or the wrong one, where there should have been, or the reverse.
+    pub(crate) not_secured: u64,
 }

@@ -1,6 +1,7 @@
 //! Why a node cannot start, or had to end: each a sentence that names what is wrong and what to do.
 
 use super::settings::SettingError;
+use crate::tls::{ConnectorError, FileError};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -64,6 +65,14 @@ pub enum ServerError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file with certificates or a key cannot be used.
+    #[error("TLS file {}: {problem}", path.display())]
+    TlsFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// All terms are used up, which takes a wrong clock or a wrong term file.
     #[error(
         "no term is left after {last}; is the term file of another machine, or the clock wrong?"
@@ -83,6 +92,24 @@ pub enum ServerError {
     /// A bug: the node stopped itself rather than go on with a state it cannot trust.
     #[error("internal error: {0}")]
     Internal(String),
+}
+
+impl From<ConnectorError> for ServerError {
+    fn from(error: ConnectorError) -> ServerError {
+        match error {
+            ConnectorError::File(error) => error.into(),
+            ConnectorError::System(text) => ServerError::System(io::Error::other(text)),
+        }
+    }
+}
+
+impl From<FileError> for ServerError {
+    fn from(error: FileError) -> ServerError {
+        ServerError::TlsFile {
+            path: error.path,
+            problem: error.problem,
+        }
+    }
 }
 
 fn holder_text(holder: Option<u32>) -> String {

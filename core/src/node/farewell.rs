@@ -46,7 +46,9 @@ async fn send_rest(node: &Shared, connection: &mut Connection) -> io::Result<()>
     loop {
         while !connection.outbox.is_empty() {
             poll_fn(|cx| connection.stream.poll_writable(cx)).await?;
-            connection.outbox.flush(&connection.stream, &mut spare)?;
+            connection
+                .outbox
+                .flush(&mut connection.stream, &mut spare)?;
         }
         let Some(listing) = &mut connection.listing else {
             return Ok(());

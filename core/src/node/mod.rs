@@ -36,7 +36,8 @@ mod term;
 mod term_file;
 mod terms;
 mod timers;
+mod tls;
 
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};
-pub use settings::{Bytes, Secret, Setting, SettingError, SettingKind, Settings, Spin};
+pub use settings::{Bytes, ClientAuth, Secret, Setting, SettingError, SettingKind, Settings, Spin};

@@ -48,7 +48,11 @@ impl Outbox {
     }
 
     /// Writes what the socket takes. Memory of an emptied outbox goes to `spare`.
-    pub(crate) fn flush(&mut self, stream: &Stream, spare: &mut Vec<Vec<u8>>) -> io::Result<()> {
+    pub(crate) fn flush(
+        &mut self,
+        stream: &mut Stream,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> io::Result<()> {
         while self.sent < self.bytes.len() {
             match stream.write(&self.bytes[self.sent..])? {
                 0 => break,

@@ -14,16 +14,20 @@ use super::term::{self, Wall};
 use super::term_file;
 use super::terms::{SLOT, Terms, first_counter};
 use super::timers;
+use super::tls;
 use crate::cluster::{Beginning, Copy, Event, Members};
 use crate::engine::Engine;
 use crate::protocol::Role;
+use crate::tls::{Acceptor, Connector};
 use std::fs;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// A node that has all it needs and does not serve yet.
 #[derive(Debug)]
@@ -35,6 +39,9 @@ pub(crate) struct Prepared {
     members: Option<Members>,
     /// The first term of a lone node; what is on disk, of one with peers.
     term: u32,
+    acceptor: Option<Arc<Acceptor>>,
+    /// With what peers are called.
+    connector: Option<Connector>,
 }
 
 impl Prepared {
@@ -43,6 +50,12 @@ impl Prepared {
         settings.check()?;
         read_secret_files(&mut settings)?;
         let members = settings.members()?;
+        let acceptor = tls::acceptor(&settings)?;
+        let calls_peers = members.is_some() || settings.tls_ca.is_some();
+        let connector = match calls_peers {
+            true => tls::connector(&settings)?,
+            false => None,
+        };
         let listener = bind(&settings.addresses()?)?;
         let address = listener.local_addr()?;
         let data_dir = settings
@@ -78,6 +91,8 @@ impl Prepared {
             data_dir,
             members,
             term,
+            acceptor,
+            connector,
         })
     }
 
@@ -113,7 +128,15 @@ impl Prepared {
             copy: Copy::default(),
         };
         let (settings, members) = (&self.settings, self.members);
-        let cluster = Cluster::new(settings, members, beginning, counter, &mut engine);
+        let connector = self.connector;
+        let cluster = Cluster::new(
+            settings,
+            members,
+            connector,
+            beginning,
+            counter,
+            &mut engine,
+        );
         let terms = Terms::new(self.data_dir, self.term);
         let mut node = Node::new(self.settings, name, engine, terms);
         node.cluster = cluster;
@@ -127,18 +150,23 @@ const LAST_WRITE: Duration = Duration::from_secs(1);
 /// Serves until `shutdown` is ready, and then ends in order.
 pub(crate) fn run(
     prepared: Prepared,
+    reload: watch::Receiver<()>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    let acceptor = prepared.acceptor.clone();
     let (node, listener, most) = prepared.into_node()?;
     let drain_timeout = node.settings.drain_timeout;
     let shared = Shared::new(node);
     let result = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         shared.lock().begin(&shared);
-        let mut accepting = tokio::spawn(accept::run(shared.clone(), listener, most));
+        if let Some(acceptor) = &acceptor {
+            tokio::spawn(tls::watch(acceptor.clone(), reload));
+        }
+        let mut accepting = tokio::spawn(accept::run(shared.clone(), listener, most, acceptor));
         let mut timing = tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
         tokio::spawn(spin::run(shared.clone()));
         tokio::spawn(cluster::settle_clients(shared.clone()));

@@ -9,6 +9,7 @@ use super::cluster::{self, LinkId};
 use super::connection::Connection;
 use super::farewell;
 use super::state::{Node, Shared, now};
+use super::tls;
 use crate::engine::{ConnectionId, Time};
 use crate::protocol::{Code, Reply, Role, Split, limits, split};
 use std::any::Any;
@@ -134,7 +135,7 @@ impl Node {
                 }
                 if connection
                     .outbox
-                    .flush(&connection.stream, &mut self.spare)
+                    .flush(&mut connection.stream, &mut self.spare)
                     .is_err()
                 {
                     return self.abandon_served(now(), id);
@@ -239,6 +240,10 @@ impl Node {
             .get_mut(id)
             .map(|connection| connection.greeting);
         let mut first = greeting == Some(Greeting::Awaited);
+        if first && tls::is_client_hello(bytes) {
+            self.refuse_tls(now, id);
+            return (Stop::Close, bytes.len());
+        }
         let mut used = 0;
         loop {
             match split(&bytes[used..]) {
@@ -416,8 +421,8 @@ mod tests {
         (node, id, client.expect("it listens"))
     }
 
-    fn stream(node: &mut Node, id: ConnectionId) -> &Stream {
-        &node.connections.get_mut(id).expect("it lives").stream
+    fn stream(node: &mut Node, id: ConnectionId) -> &mut Stream {
+        &mut node.connections.get_mut(id).expect("it lives").stream
     }
 
     fn run(test: impl Future<Output = ()>) {

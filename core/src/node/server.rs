@@ -5,14 +5,14 @@
 
 use super::error::ServerError;
 use super::run::{self, Prepared};
-use super::settings::{Secret, Settings};
+use super::settings::{ClientAuth, Secret, Settings};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// A running node. Dropping it stops it and waits until it has ended.
 ///
@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    reload: watch::Sender<()>,
     stop: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<()>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
@@ -46,6 +47,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reads again what may change while the node runs: the certificates. They are read again by themselves, too, soon
+    /// after their files have changed; this is for who wants it now. What cannot be used is logged, and what was read before stays in use.
+    pub fn reload(&self) {
+        self.reload.send_replace(());
     }
 
     /// Waits until the node has ended, which without [`Server::stop`] takes a bug. Can be cancelled and called again.
@@ -168,6 +175,26 @@ impl ServerBuilder {
         self
     }
 
+    /// A certificate (with those that lead to its CA) and its key, in PEM files: from then on the node speaks TLS and nothing else.
+    pub fn tls(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.settings.tls_cert = Some(certificate.into());
+        self.settings.tls_key = Some(key.into());
+        self
+    }
+
+    /// The CAs that have to have signed the certificates of clients.
+    pub fn tls_client_ca(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.tls_client_ca = Some(path.into());
+        self
+    }
+
+    /// Whether clients have to show a certificate. Without this call they have to where
+    /// [`tls_client_ca`](Self::tls_client_ca) is given.
+    pub fn tls_client_auth(mut self, wanted: ClientAuth) -> Self {
+        self.settings.tls_client_auth = Some(wanted);
+        self
+    }
+
     /// Allows to listen beyond loopback without a secret.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.settings.insecure = insecure;
@@ -227,6 +254,7 @@ type Outcome = Result<SocketAddr, ServerError>;
 
 /// What leads to the thread of a node that may not serve yet.
 struct Handles {
+    reload: watch::Sender<()>,
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<Result<(), ServerError>>,
@@ -237,6 +265,7 @@ impl Handles {
         match outcome {
             Some(Ok(address)) => Ok(Server {
                 address,
+                reload: self.reload,
                 stop: Some(self.stop),
                 ended: self.ended,
                 thread: Some(self.thread),
@@ -260,6 +289,7 @@ fn spawn(
 ) -> Result<Handles, ServerError> {
     let (stop, stopped) = oneshot::channel::<()>();
     let (end, ended) = oneshot::channel();
+    let (reload, reloads) = watch::channel(());
     let thread = thread::Builder::new()
         .name("fairlock-node".to_owned())
         .spawn(move || {
@@ -273,12 +303,13 @@ fn spawn(
                 }
             };
             started(Ok(prepared.address()));
-            run::run(prepared, async {
+            run::run(prepared, reloads, async {
                 // A sender that is gone without a word is a dropped start: nobody wants the node.
                 let _ = stopped.await;
             })
         })?;
     Ok(Handles {
+        reload,
         stop,
         ended,
         thread,

@@ -42,6 +42,8 @@ pub enum SettingKind {
     Secret,
     /// `auto`, `off` or a number of microseconds.
     Spin,
+    /// One of these words.
+    Choice(&'static [&'static str]),
 }
 
 /// A setting that cannot be used: which, what it was, and what would be right.
@@ -252,6 +254,37 @@ impl Value for Spin {
     }
 }
 
+/// Whether clients are asked for a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// They are not.
+    Off,
+    /// One that is shown has to be good, but none has to be shown.
+    Optional,
+    /// Without a good one there is no connection.
+    Required,
+}
+
+impl Value for ClientAuth {
+    const KIND: SettingKind = SettingKind::Choice(&["off", "optional", "required"]);
+    fn read(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "off" => Ok(ClientAuth::Off),
+            "optional" => Ok(ClientAuth::Optional),
+            "required" => Ok(ClientAuth::Required),
+            _ => Err("must be `off`, `optional` or `required`"),
+        }
+    }
+    fn show(&self) -> Option<String> {
+        let text = match self {
+            ClientAuth::Off => "off",
+            ClientAuth::Optional => "optional",
+            ClientAuth::Required => "required",
+        };
+        Some(text.to_owned())
+    }
+}
+
 impl<T: Value> Value for Option<T> {
     const KIND: SettingKind = T::KIND;
     fn read(text: &str) -> Result<Self, &'static str> {
@@ -309,7 +342,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where clients and other nodes connect: `host:port`, 127.0.0.1:7420 unless `node` is set. Port 0 takes a free one. Anything but a loopback address needs a secret, or `insecure`.
+    /// Where clients and other nodes connect: `host:port`, 127.0.0.1:7420 unless `node` is set. Port 0 takes a free one. Anything but a loopback address needs a secret, client certificates, or `insecure`.
     listen: Option<String> = None,
     /// The folder in which the node keeps its term, so that fencing tokens rise over restarts. Made if it is missing; one node at a time.
     data_dir: Option<PathBuf> = None,
@@ -321,6 +354,16 @@ settings! {
     secret: Option<Secret> = None,
     /// A file that holds the secret; a line end after it does not count.
     secret_file: Option<PathBuf> = None,
+    /// A PEM file with the certificate that the node shows, and behind it those that lead to its CA. With it the node speaks TLS 1.3 on its port and nothing else. Read again when it changes.
+    tls_cert: Option<PathBuf> = None,
+    /// A PEM file with the key of `tls_cert`, without a passphrase.
+    tls_key: Option<PathBuf> = None,
+    /// A PEM file with the CAs that have to have signed the certificates of clients.
+    tls_client_ca: Option<PathBuf> = None,
+    /// Whether clients have to show a certificate: `off`, `optional` or `required`. Without it they have to where `tls_client_ca` is set.
+    tls_client_auth: Option<ClientAuth> = None,
+    /// A PEM file with the CAs that have to have signed the certificates of other nodes; without it those of `tls_client_ca`, and without both those that the system trusts.
+    tls_ca: Option<PathBuf> = None,
     /// Listen beyond loopback without a secret: whoever reaches the port can take and free every lock.
     insecure: bool = false,
     /// The longest lease a client may ask for.
@@ -462,6 +505,7 @@ impl Settings {
             return Err(self.wrong("spin", "must be at most 1000000 microseconds"));
         }
         self.check_cluster()?;
+        self.check_tls()?;
         self.addresses().map(|_| ())
     }
 
@@ -589,14 +633,17 @@ impl Settings {
             .to_socket_addrs()
             .map_err(|error| self.wrong_listen(format!("{expected} ({error})")))?
             .collect();
-        let protected = self.secret.is_some() || self.secret_file.is_some() || self.insecure;
+        let protected = self.secret.is_some()
+            || self.secret_file.is_some()
+            || self.wants_client_certificates()
+            || self.insecure;
         if addresses.is_empty() {
             return Err(self.wrong_listen(expected));
         }
         if !protected && addresses.iter().any(|address| !address.ip().is_loopback()) {
             return Err(self.wrong_listen(
                 "beyond loopback a secret is needed: set `secret_file` (or `secret` in the environment), \
-                 or say `insecure` if everybody who reaches the port may take and free every lock",
+                 or `tls_client_ca` for clients with certificates, or say `insecure` if everybody who reaches the port may take and free every lock",
             ));
         }
         Ok(addresses)
@@ -604,6 +651,54 @@ impl Settings {
 
     fn wrong_listen(&self, expected: impl Into<String>) -> SettingError {
         SettingError::new("listen", self.listen_address(), expected)
+    }
+
+    /// Whether a client without a certificate is turned away.
+    pub(crate) fn wants_client_certificates(&self) -> bool {
+        match self.tls_client_auth {
+            None => self.tls_client_ca.is_some(),
+            Some(ClientAuth::Required) => true,
+            Some(ClientAuth::Off | ClientAuth::Optional) => false,
+        }
+    }
+
+    /// Whether a client may show a certificate.
+    pub(crate) fn looks_at_client_certificates(&self) -> bool {
+        self.wants_client_certificates() || self.tls_client_auth == Some(ClientAuth::Optional)
+    }
+
+    /// Which of the settings for TLS lacks another one, if any does.
+    fn check_tls(&self) -> Result<(), SettingError> {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            let name = if self.tls_cert.is_some() {
+                "tls_cert"
+            } else {
+                "tls_key"
+            };
+            return Err(self.wrong(
+                name,
+                "a certificate and its key go together: set both `tls_cert` and `tls_key`",
+            ));
+        }
+        for (name, given) in [
+            ("tls_client_ca", self.tls_client_ca.is_some()),
+            ("tls_ca", self.tls_ca.is_some()),
+            ("tls_client_auth", self.looks_at_client_certificates()),
+        ] {
+            if given && self.tls_cert.is_none() {
+                return Err(self.wrong(
+                    name,
+                    "there is no TLS without a certificate of the node: set `tls_cert` and `tls_key`",
+                ));
+            }
+        }
+        if self.looks_at_client_certificates() && self.tls_client_ca.is_none() {
+            return Err(self.wrong(
+                "tls_client_auth",
+                "`tls_client_ca` has to say who signs the certificates of clients",
+            ));
+        }
+        Ok(())
     }
 
     fn wrong(&self, name: &str, expected: impl Into<String>) -> SettingError {

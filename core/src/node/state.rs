@@ -16,6 +16,7 @@ use super::settings::Settings;
 use super::spin::Spinner;
 use super::terms::Terms;
 use super::timers::{IdleChecks, TimerHandle};
+use super::tls::Complaints;
 use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
 use crate::protocol::{Millis, Operation, Reply, Role};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -85,6 +86,10 @@ pub(crate) struct Node {
     pub(crate) turning_away: u32,
     /// Sockets beyond the limit that may turn out to be a peer's.
     pub(crate) sorting_out: u32,
+    /// Connections that are in a TLS handshake.
+    pub(crate) opening: u32,
+    /// What the log has heard of TLS that did not come about.
+    pub(crate) tls_complaints: Complaints,
     /// Told when a socket has been closed, when the node has failed and when a term is to be written.
     pub(crate) news: Arc<Notify>,
     /// Why the node cannot go on.
@@ -142,6 +147,8 @@ impl Node {
             open: 0,
             turning_away: 0,
             sorting_out: 0,
+            opening: 0,
+            tls_complaints: Complaints::default(),
             news: Arc::new(Notify::new()),
             failure: None,
             term_half_used: false,
@@ -169,6 +176,11 @@ impl Node {
     pub(crate) fn become_role(&mut self, role: Role, reason: &str) {
         tracing::info!("{} → {role}: {reason}", self.role);
         self.role = role;
+    }
+
+    /// Whether no further connection is to be taken.
+    pub(crate) fn is_full(&self, most: u32) -> bool {
+        self.open + self.opening >= most
     }
 
     pub(crate) fn is_lease_allowed(&self, lease: Millis) -> bool {
@@ -314,7 +326,10 @@ impl Node {
                 continue;
             };
             connection.touched = false;
-            match connection.outbox.flush(&connection.stream, &mut self.spare) {
+            match connection
+                .outbox
+                .flush(&mut connection.stream, &mut self.spare)
+            {
                 Err(_) => self.abandon(now, id),
                 Ok(()) if connection.outbox.is_empty() => {}
                 Ok(()) if connection.outbox.unsent() as u64 > self.settings.max_unread.0 => {

@@ -1,6 +1,8 @@
-//! One connection's bytes. All of the node reads and writes through this type, so that TLS has one
-//! place to come in.
+//! One connection's bytes. All of the node reads and writes through this type, and here alone plain
+//! connections and those with TLS part ways.
 
+use super::tls;
+use crate::tls::Channel;
 use rustix::net::{RecvFlags, sockopt};
 use std::io;
 use std::net::SocketAddr;
@@ -15,6 +17,7 @@ use tokio::net::TcpStream;
 pub(crate) struct Stream {
     socket: TcpStream,
     peer: SocketAddr,
+    channel: Option<Box<Channel>>,
 }
 
 /// What a look at the socket has shown.
@@ -39,7 +42,24 @@ impl Stream {
             sockopt::set_tcp_keepcnt(&socket, 3)?;
             sockopt::set_tcp_user_timeout(&socket, Duration::from_secs(10).as_millis() as u32)?;
         }
-        Ok(Stream { socket, peer })
+        Ok(Stream {
+            socket,
+            peer,
+            channel: None,
+        })
+    }
+
+    /// From now on everything goes through the channel.
+    pub(crate) fn secured(self, channel: Box<Channel>) -> Stream {
+        Stream {
+            channel: Some(channel),
+            ..self
+        }
+    }
+
+    /// The socket, for what comes before a channel is open.
+    pub(crate) fn socket_mut(&mut self) -> &mut TcpStream {
+        &mut self.socket
     }
 
     /// The address of this end, as the client sees it where nothing translates it.
@@ -59,13 +79,19 @@ impl Stream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        if let Some(channel) = &mut self.channel {
+            return tls::poll_read(channel, &mut self.socket, cx, buffer);
+        }
         let mut buffer = ReadBuf::new(buffer);
         ready!(Pin::new(&mut self.socket).poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// Writes what the socket takes now; 0 where it takes nothing.
-    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+    /// Writes what the socket takes now; 0 where it takes nothing. What was not taken has to be given again, as the first bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(channel) = &mut self.channel {
+            return channel.write(bytes, |records| self.socket.try_write(records));
+        }
         match self.socket.try_write(bytes) {
             Ok(count) => Ok(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -80,11 +106,21 @@ impl Stream {
 
     /// Tells the client that nothing more comes.
     pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(channel) = &mut self.channel {
+            ready!(tls::poll_close(channel, &self.socket, cx))?;
+        }
         Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 
     /// Looks whether there is something to read, without reading it.
     pub(crate) fn peek(&self) -> Peek {
+        if self
+            .channel
+            .as_ref()
+            .is_some_and(|channel| channel.holds_plain())
+        {
+            return Peek::Something;
+        }
         let mut byte = [0_u8];
         match rustix::net::recv(
             &self.socket,

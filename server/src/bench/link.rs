@@ -2,6 +2,7 @@
 
 use crate::exit::{self, Failure};
 use fairlock::protocol::{Hello, NameRef, Reply, Request, Role, SecretRef, Split, split};
+use fairlock::tls::{Channel, Connector, Progress, with_room};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +16,7 @@ const READ: usize = 64 << 10;
 /// A connection with what was received and not understood yet, and what is to be sent.
 pub(super) struct Link {
     stream: TcpStream,
+    channel: Option<Channel>,
     received: Vec<u8>,
     to_send: Vec<u8>,
     sent: usize,
@@ -30,8 +32,18 @@ pub(super) enum Got {
 
 impl Link {
     /// Connects, says hello and waits until the node has said that it serves.
-    pub(super) fn open(address: &str, secret: Option<&[u8]>) -> Result<Link, Failure> {
-        let mut link = Link::connect(address).map_err(|error| {
+    pub(super) fn open(
+        address: &str,
+        secret: Option<&[u8]>,
+        connector: Option<&Connector>,
+    ) -> Result<Link, Failure> {
+        let connected = Link::connect(address).and_then(|mut link| {
+            if let Some(connector) = connector {
+                link.secure(address, connector)?;
+            }
+            Ok(link)
+        });
+        let mut link = connected.map_err(|error| {
             Failure::new(
                 exit::UNREACHABLE,
                 format_args!("cannot connect to {address}: {error}"),
@@ -50,6 +62,7 @@ impl Link {
                     stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
                     return Ok(Link {
                         stream,
+                        channel: None,
                         received: Vec::new(),
                         to_send: Vec::new(),
                         sent: 0,
@@ -59,6 +72,24 @@ impl Link {
             }
         }
         Err(last)
+    }
+
+    /// Does the handshake of TLS.
+    fn secure(&mut self, address: &str, connector: &Connector) -> io::Result<()> {
+        let mut channel = connector.channel(address).map_err(io::Error::other)?;
+        let stream = &self.stream;
+        let progress = channel.handshake(
+            |room| { stream }.read(room),
+            |records| { stream }.write(records),
+        )?;
+        if progress != Progress::Done {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "no answer to the TLS handshake",
+            ));
+        }
+        self.channel = Some(channel);
+        Ok(())
     }
 
     fn greet(&mut self, secret: Option<&[u8]>, address: &str) -> Result<(), Failure> {
@@ -104,7 +135,13 @@ impl Link {
     /// Sends what the socket takes.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.has_to_send() {
-            match self.stream.write(&self.to_send[self.sent..]) {
+            let rest = &self.to_send[self.sent..];
+            let written = match &mut self.channel {
+                Some(channel) => channel.write(rest, |records| self.stream.write(records)),
+                None => self.stream.write(rest),
+            };
+            match written {
+                Ok(0) => return Ok(()),
                 Ok(written) => self.sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -118,6 +155,9 @@ impl Link {
 
     /// Reads once.
     pub(super) fn read(&mut self) -> io::Result<Got> {
+        if self.channel.is_some() {
+            return self.read_records();
+        }
         let length = self.received.len();
         self.received.resize(length + READ, 0);
         let result = self.stream.read(&mut self.received[length..]);
@@ -126,6 +166,40 @@ impl Link {
         match result {
             Ok(0) => Ok(Got::End),
             Ok(_) => Ok(Got::Bytes),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => Ok(Got::Nothing),
+                _ => Err(error),
+            },
+        }
+    }
+
+    fn read_records(&mut self) -> io::Result<Got> {
+        let Some(channel) = &mut self.channel else {
+            return Ok(Got::Nothing);
+        };
+        let length = self.received.len();
+        self.received.resize(length + READ, 0);
+        let buffer = &mut self.received[length..];
+        let stream = &mut self.stream;
+        let result = with_room(|room| match stream.read(room.receive()) {
+            Ok(0) => Ok(None),
+            Ok(count) => channel.take(room, count, buffer).map(Some),
+            Err(error) => Err(error),
+        });
+        let count = result.as_ref().map_or(0, |count| count.unwrap_or(0));
+        self.received.truncate(length + count);
+        while channel.holds_plain() {
+            let length = self.received.len();
+            self.received.resize(length + READ, 0);
+            let count = channel.take_plain(&mut self.received[length..]);
+            self.received.truncate(length + count);
+        }
+        match result {
+            Ok(None) => Ok(Got::End),
+            Ok(Some(_)) if self.received.is_empty() => Ok(Got::Nothing),
+            Ok(Some(_)) => Ok(Got::Bytes),
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock
                 | io::ErrorKind::TimedOut

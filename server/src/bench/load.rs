@@ -6,6 +6,7 @@ use super::report::Figures;
 use super::{Kind, Workload};
 use crate::exit::{self, Failure};
 use fairlock::protocol::{Key, Millis, Reply, Request, Tag, Token, Wait};
+use fairlock::tls::Connector;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::io;
@@ -51,9 +52,10 @@ impl<'a> Load<'a> {
         workload: &'a Workload,
         server: &str,
         secret: Option<&[u8]>,
+        connector: Option<&Connector>,
     ) -> Result<Load<'a>, Failure> {
         let links = (0..workload.connections)
-            .map(|_| Link::open(server, secret))
+            .map(|_| Link::open(server, secret, connector))
             .collect::<Result<Vec<_>, _>>()?;
         let now = Instant::now();
         let workers = (0..workload.connections as usize * workload.depth as usize)

@@ -76,6 +76,7 @@ pub(crate) fn bench(arguments: &Bench) -> Result<u8, Failure> {
         .first()
         .ok_or_else(|| Failure::usage("no server is named"))?;
     let secret = arguments.connection.secret()?;
+    let connector = arguments.connection.builder()?.connector()?;
     let own = [Workload {
         name: "load",
         kind: Kind::OwnKeys,
@@ -92,7 +93,7 @@ pub(crate) fn bench(arguments: &Bench) -> Result<u8, Failure> {
     let mut all: Vec<(&Workload, Figures)> = Vec::new();
     for workload in workloads {
         let progress = progress(workload.name, arguments.seconds);
-        let load = Load::new(workload, server, secret.as_deref())?;
+        let load = Load::new(workload, server, secret.as_deref(), connector.as_ref())?;
         let figures = load.run(arguments.seconds, |passed, pairs| {
             let rate = pairs as f64 / passed.as_secs_f64();
             progress.set_message(thousands(rate as u64));

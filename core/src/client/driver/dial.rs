@@ -1,13 +1,15 @@
 //! Connections that are being made: names are looked up on a thread of their own, then each address of the
-//! name is tried in turn.
+//! name is tried in turn, the handshake of TLS included.
 
 use super::socket::Socket;
 use super::{Command, DIAL, Driver, clock};
 use crate::client::address::Address;
 use crate::client::instance::Instance;
 use crate::client::session::{ConnectionId, Micros};
+use crate::tls::{Channel, Progress};
 use mio::{Interest, Token};
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ struct Dial {
     client: Arc<Instance>,
     connection: ConnectionId,
     stream: mio::net::TcpStream,
+    /// Set from the moment on when the network has connected, where there is TLS.
+    channel: Option<Channel>,
     address: SocketAddr,
     /// When the next address is tried instead.
     until: Micros,
@@ -28,8 +32,9 @@ struct Dial {
 }
 
 /// The other addresses of a name.
-#[derive(Default)]
 struct Others {
+    /// The server as the client knows it.
+    server: Address,
     rest: VecDeque<SocketAddr>,
     /// By then each of them has had its turn.
     until: Micros,
@@ -49,24 +54,21 @@ impl Dials {
         driver: &Arc<Driver>,
     ) {
         if let Some(literal) = address.literal() {
-            let others = Others {
-                rest: VecDeque::from([literal]),
-                until: clock::now() + client.connect_timeout(),
-                ..Others::default()
-            };
+            let others = Others::new(&client, address.clone(), [literal].into());
             return self.try_next(client, connection, others, driver);
         }
-        let name = address.as_str().to_owned();
+        let address = address.clone();
         let number = client.number();
         let answer_to = driver.clone();
         let lookup = move || {
-            let result = match name.to_socket_addrs() {
+            let result = match address.as_str().to_socket_addrs() {
                 Ok(addresses) => Ok(addresses.collect()),
                 Err(error) => Err(format!("the name cannot be looked up: {error}")),
             };
             answer_to.send(Command::Resolved {
                 client: number,
                 connection,
+                address,
                 result,
             });
         };
@@ -87,6 +89,7 @@ impl Dials {
         &mut self,
         client: Arc<Instance>,
         connection: ConnectionId,
+        address: Address,
         result: Result<Vec<SocketAddr>, String>,
         driver: &Driver,
     ) {
@@ -96,12 +99,8 @@ impl Dials {
                 client.connect_failed(connection, "the name has no address".to_owned());
             }
             Ok(addresses) => {
-                let others = Others {
-                    rest: addresses.into(),
-                    until: clock::now() + client.connect_timeout(),
-                    named: true,
-                    ..Others::default()
-                };
+                let mut others = Others::new(&client, address, addresses.into());
+                others.named = true;
                 self.try_next(client, connection, others, driver);
             }
         }
@@ -133,6 +132,7 @@ impl Dials {
                         client,
                         connection,
                         stream,
+                        channel: None,
                         address,
                         until: now + share,
                         others,
@@ -140,7 +140,7 @@ impl Dials {
                     self.dials.insert(number, dial);
                     return;
                 }
-                Err(error) => others.note(address, &error.to_string()),
+                Err(error) => others.note(address, &plain(&error)),
             }
         }
         client.connect_failed(connection, others.failures.join(", "));
@@ -148,18 +148,19 @@ impl Dials {
 
     pub(super) fn handle_event(&mut self, token: Token, driver: &Driver) {
         let number = token.0 & !DIAL;
-        let Some(dial) = self.dials.get(&number) else {
+        let Some(dial) = self.dials.get_mut(&number) else {
             return;
         };
-        match Socket::dialled(&dial.stream) {
-            None => {}
-            Some(Ok(())) => {
+        match dial.advance(token, &driver.registry) {
+            Ok(false) => {}
+            Ok(true) => {
                 if let Some(mut dial) = self.dials.remove(&number) {
                     let _ = driver.registry.deregister(&mut dial.stream);
-                    dial.client.connected(dial.connection, dial.stream);
+                    let connection = dial.connection;
+                    dial.client.connected(connection, dial.stream, dial.channel);
                 }
             }
-            Some(Err(error)) => self.fail(number, &error.to_string(), driver),
+            Err(text) => self.fail(number, &text, driver),
         }
     }
 
@@ -183,14 +184,85 @@ impl Dials {
             late.next().map(|(number, _)| *number)
         };
         while let Some(number) = due(&self.dials) {
-            self.fail(number, "no answer", driver);
+            let opening = self
+                .dials
+                .get(&number)
+                .is_some_and(|dial| dial.channel.is_some());
+            let text = if opening {
+                "connected, but no answer to the TLS handshake"
+            } else {
+                "no answer"
+            };
+            self.fail(number, text, driver);
+        }
+    }
+}
+
+impl Dial {
+    /// Goes on as far as the socket allows; whether the connection can be used.
+    fn advance(&mut self, token: Token, registry: &mio::Registry) -> Result<bool, String> {
+        if self.channel.is_none() {
+            match Socket::dialled(&self.stream) {
+                None => return Ok(false),
+                Some(Err(error)) => return Err(plain(&error)),
+                Some(Ok(())) => {}
+            }
+            let Some(connector) = self.client.connector() else {
+                return Ok(true);
+            };
+            self.channel = Some(connector.channel(self.others.server.as_str())?);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            registry
+                .reregister(&mut self.stream, token, interest)
+                .map_err(|error| plain(&error))?;
+        }
+        let Some(channel) = &mut self.channel else {
+            return Ok(false);
+        };
+        let stream = &self.stream;
+        let progress = channel.handshake(
+            |buffer| { stream }.read(buffer),
+            |records| { stream }.write(records),
+        );
+        match progress {
+            Ok(Progress::Done) => Ok(true),
+            // It is watched for both.
+            Ok(Progress::Reads | Progress::Writes) => Ok(false),
+            Err(error) => Err(self.with_complaint(plain(&error))),
+        }
+    }
+
+    /// Files that cannot be read again may be why a handshake fails.
+    fn with_complaint(&self, text: String) -> String {
+        match self
+            .client
+            .connector()
+            .and_then(|connector| connector.complaint())
+        {
+            Some(complaint) => format!("{text} (and a changed file is not used: {complaint})"),
+            None => text,
         }
     }
 }
 
 impl Others {
+    fn new(client: &Instance, server: Address, rest: VecDeque<SocketAddr>) -> Others {
+        let mut patience = client.connect_timeout();
+        if client.connector().is_some() {
+            // So that it is said what was waited for, before the whole try is given up.
+            patience -= patience / 16;
+        }
+        Others {
+            server,
+            rest,
+            until: clock::now() + patience,
+            failures: Vec::new(),
+            named: false,
+        }
+    }
+
     fn note(&mut self, address: SocketAddr, text: &str) {
-        let text = plain(text);
+        let text = text.to_owned();
         self.failures.push(if self.named {
             format!("{address}: {text}")
         } else {
@@ -199,11 +271,11 @@ impl Others {
     }
 }
 
-/// The system's words without its number for them.
-pub(crate) fn plain(text: &str) -> String {
-    let text = match text.find(" (os error") {
-        Some(end) => &text[..end],
+/// The system's words without its number for them; other words as they are.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_lowercase(),
         None => text,
-    };
-    text.to_lowercase()
+    }
 }

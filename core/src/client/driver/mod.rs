@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Resolved {
         client: usize,
         connection: ConnectionId,
+        address: Address,
         result: Result<Vec<SocketAddr>, String>,
     },
 }
@@ -375,12 +376,13 @@ impl Thread {
                     Command::Resolved {
                         client,
                         connection,
+                        address,
                         result,
                     } => {
                         if let Some(client) = self.clients.get(&client) {
                             let client = client.clone();
                             self.dials
-                                .resolved(client, connection, result, &self.driver);
+                                .resolved(client, connection, address, result, &self.driver);
                         }
                     }
                 }

@@ -5,7 +5,9 @@
 
 use crate::cluster::is_welcome;
 use crate::node::stream::Stream;
+use crate::node::tls::handshake;
 use crate::protocol::{Reply, Split, split};
+use crate::tls::Connector;
 use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
@@ -24,9 +26,10 @@ pub(super) enum Failure {
     Rejected(String),
 }
 
-/// Makes a link to `address` within twice `limit`: once for the connection, once for the answer.
+/// Makes a link to `address` within twice `limit`: once for the connection, once for TLS and the answer.
 pub(super) async fn dial(
     address: &str,
+    connector: Option<&Connector>,
     greeting: &[u8],
     retry: Duration,
     limit: Duration,
@@ -40,10 +43,14 @@ pub(super) async fn dial(
         return Err(Failure::Refused);
     }
     let mut stream = Stream::new(socket, peer).map_err(|_| Failure::Silent)?;
-    let answer = timeout(limit, introduce(&mut stream, greeting)).await;
-    let line = answer
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        .map_err(|_| Failure::Silent)?;
+    let answer = timeout(limit, async {
+        if let Some(connector) = connector {
+            stream = secure(stream, connector, address).await?;
+        }
+        let line = introduce(&mut stream, greeting).await;
+        Ok((stream, line.map_err(|_| Failure::Silent)?))
+    });
+    let (stream, line) = answer.await.unwrap_or(Err(Failure::Silent))?;
     if is_welcome(&line) {
         return Ok(stream);
     }
@@ -51,6 +58,27 @@ pub(super) async fn dial(
         Some(Reply::Refused { text, .. }) => text.to_owned(),
         _ => "its answer is not one of a fairlock node".to_owned(),
     }))
+}
+
+async fn secure(
+    mut stream: Stream,
+    connector: &Connector,
+    address: &str,
+) -> Result<Stream, Failure> {
+    let mut channel = Box::new(connector.channel(address).map_err(Failure::Rejected)?);
+    match handshake(&mut channel, stream.socket_mut()).await {
+        Ok(()) => Ok(stream.secured(channel)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(Failure::Rejected(match connector.complaint() {
+                Some(complaint) => {
+                    format!("{error} (and a changed file is not used: {complaint})")
+                }
+                None => error.to_string(),
+            }))
+        }
+        // The node there may have ended just now.
+        Err(_) => Err(Failure::Silent),
+    }
 }
 
 /// The first connection that is made, of several that are tried one after the other.

@@ -28,6 +28,7 @@ use crate::cluster::{
 };
 use crate::engine::{Engine, Time};
 use crate::protocol::{Millis, Role, SecretRef};
+use crate::tls::Connector;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -46,6 +47,8 @@ pub(crate) struct Cluster {
     /// What this node says when it opens a link.
     greeting: Vec<u8>,
     secret: Option<Secret>,
+    /// With what the links to peers are secured.
+    connector: Option<Arc<Connector>>,
     times: LinkTimes,
     /// When the clock was last looked at, and how much may pass until it is again.
     looked: Time,
@@ -112,6 +115,7 @@ impl Cluster {
     pub(crate) fn new(
         settings: &Settings,
         members: Option<Members>,
+        connector: Option<Connector>,
         beginning: Beginning,
         first_counter: u32,
         engine: &mut Engine,
@@ -165,6 +169,7 @@ impl Cluster {
             public,
             greeting,
             secret: secret.cloned(),
+            connector: connector.map(Arc::new),
             times: LinkTimes {
                 retry: settings.heartbeat,
                 limit: settings.failure_timeout,

@@ -20,6 +20,7 @@ impl Node {
             return;
         };
         let (greeting, times) = (cluster.greeting.clone(), cluster.times);
+        let connector = cluster.connector.clone();
         let number = cluster.new_link();
         let Some(peer) = cluster.peer_mut(to) else {
             return;
@@ -29,7 +30,15 @@ impl Node {
         }
         let address = peer.address.clone();
         let task = tokio::spawn(async move {
-            match dial(&address, &greeting, times.retry, times.limit).await {
+            match dial(
+                &address,
+                connector.as_deref(),
+                &greeting,
+                times.retry,
+                times.limit,
+            )
+            .await
+            {
                 Ok(stream) => {
                     let news = Arc::new(Notify::new());
                     if node.lock().linked(to, number, Arc::clone(&news)) {
@@ -145,7 +154,7 @@ async fn send(node: &Shared, to: Slot, mut stream: Stream, news: &Notify) -> io:
                 () = news.notified() => {}
                 end = ended(&mut stream) => return end,
             }
-        } else if let Err(error) = write(&stream, &frames).await {
+        } else if let Err(error) = write(&mut stream, &frames).await {
             return error;
         }
     }
@@ -154,7 +163,7 @@ async fn send(node: &Shared, to: Slot, mut stream: Stream, news: &Notify) -> io:
 /// A buffer larger than this is given back once it is sent.
 const KEPT_BYTES: usize = 1 << 20;
 
-async fn write(stream: &Stream, frames: &[u8]) -> io::Result<()> {
+async fn write(stream: &mut Stream, frames: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     while sent < frames.len() {
         match stream.write(&frames[sent..])? {

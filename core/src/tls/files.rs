@@ -1,0 +1,178 @@
+//! Certificates and keys from PEM files. What cannot be used is an error that names the file and says why.
+
+use super::error::FileError;
+use super::explain::certificate;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, Error, RootCertStore};
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+/// Whom a certificate is shown to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    #[cfg_attr(not(feature = "server"), allow(dead_code))]
+    ToClients,
+    ToServers,
+}
+
+/// Longer files are something else.
+const LONGEST: u64 = 4 << 20;
+
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
+    PROVIDER.clone()
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    let wrong = |error: std::io::Error| FileError::new(path, error.to_string());
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(wrong)?;
+    file.take(LONGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(wrong)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(FileError::new(path, "it is too long for a PEM file"));
+    }
+    Ok(bytes)
+}
+
+fn not_pem(path: &Path, error: &pem::Error) -> FileError {
+    FileError::new(path, format!("it is no PEM file: {error}"))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    let bytes = read(path)?;
+    let certificates = CertificateDer::pem_slice_iter(&bytes)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| not_pem(path, &error))?;
+    if certificates.is_empty() {
+        return Err(FileError::new(
+            path,
+            "there is no certificate in it (-----BEGIN CERTIFICATE-----)",
+        ));
+    }
+    for certificate in &certificates {
+        ParsedCertificate::try_from(certificate)
+            .map_err(|_| FileError::new(path, "a certificate in it is broken"))?;
+    }
+    Ok(certificates)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
+    let bytes = read(path)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
+        pem::Error::NoItemsFound if memchr::memmem::find(&bytes, b"ENCRYPTED").is_some() => {
+            FileError::new(path, "the key is encrypted; give it without a passphrase")
+        }
+        pem::Error::NoItemsFound => FileError::new(
+            path,
+            "there is no private key in it (-----BEGIN PRIVATE KEY-----)",
+        ),
+        error => not_pem(path, &error),
+    })
+}
+
+/// The CAs in a file.
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore, FileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|error| FileError::new(path, format!("a certificate in it: {error}")))?;
+    }
+    Ok(roots)
+}
+
+/// The CAs that the system trusts.
+pub(super) fn system_authorities() -> Result<RootCertStore, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (taken, _) = roots.add_parsable_certificates(found.certs);
+    if taken > 0 {
+        return Ok(roots);
+    }
+    let why = found.errors.first().map_or_else(
+        || "none was found".to_owned(),
+        std::string::ToString::to_string,
+    );
+    Err(format!(
+        "the system names no CA that it trusts ({why}); give a ca_file"
+    ))
+}
+
+/// A certificate (with those that lead to its CA) and its key, if they can be shown now.
+pub(super) fn identity(
+    certificate: &Path,
+    key: &Path,
+    shown: Shown,
+) -> Result<Arc<CertifiedKey>, FileError> {
+    let chain = certificates(certificate)?;
+    check(&chain[0], shown).map_err(|problem| FileError::new(certificate, problem))?;
+    let certified = CertifiedKey::from_der(chain, private_key(key)?, &provider());
+    certified.map(Arc::new).map_err(|error| match error {
+        Error::InconsistentKeys(_) => FileError::new(
+            key,
+            format!(
+                "the key does not match the certificate in {}",
+                certificate.display()
+            ),
+        ),
+        error => FileError::new(key, format!("the key cannot be used: {error}")),
+    })
+}
+
+/// Whether anybody could accept this certificate now. Who has signed it is for the other side to judge.
+fn check(leaf: &CertificateDer<'_>, shown: Shown) -> Result<(), String> {
+    let parsed = ParsedCertificate::try_from(leaf).map_err(|error| error.to_string())?;
+    let algorithms = provider().signature_verification_algorithms.all;
+    let nobody = RootCertStore::empty();
+    match verify_server_cert_signed_by_trust_anchor(
+        &parsed,
+        &nobody,
+        &[],
+        UnixTime::now(),
+        algorithms,
+    ) {
+        Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => Ok(()),
+        Err(Error::InvalidCertificate(
+            CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },
+        )) if shown == Shown::ToServers => Ok(()),
+        Err(Error::InvalidCertificate(problem)) => Err(format!(
+            "the certificate cannot be used: {}",
+            certificate(&problem)
+        )),
+        Err(error) => Err(format!("the certificate cannot be used: {error}")),
+    }
+}
+
+/// What files looked like when they were read: another look tells whether they have changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamps(Vec<Option<[i64; 7]>>);
+
+impl Stamps {
+    pub(super) fn of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Stamps {
+        let stamps = files.into_iter().map(|path| fs::metadata(path).ok());
+        Stamps(stamps.map(|metadata| metadata.map(|m| stamp(&m))).collect())
+    }
+}
+
+fn stamp(metadata: &Metadata) -> [i64; 7] {
+    [
+        metadata.dev() as i64,
+        metadata.ino() as i64,
+        metadata.len() as i64,
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ]
+}

@@ -1,0 +1,12 @@
+//! TLS between real nodes and real clients, with certificates that are made here.
+#![cfg(all(feature = "client", feature = "server", feature = "tls"))]
+
+#[allow(unreachable_pub, reason = "the tests of the bindings use it too")]
+mod certificates;
+mod support;
+
+mod files;
+mod handshakes;
+mod peers;
+mod rotation;
+mod traffic;
