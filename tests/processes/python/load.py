@@ -111,6 +111,7 @@ async def task(client: fairlock.AsyncClient, own: str, stop: threading.Event, hi
 
 async def tasks(servers: list[str], stop: threading.Event, history: list) -> None:
     async with fairlock.AsyncClient(servers) as client:
+        await client.connect()
         await asyncio.gather(*(task(client, f"own-task-{number}", stop, history) for number in range(TASKS)))
 
 
@@ -119,6 +120,8 @@ def main() -> None:
     stop = threading.Event()
     history: list = []
     client = fairlock.Client(servers)
+    # A wait that is over before the first connection is up ends with an error.
+    client.connect()
     threads = [
         threading.Thread(target=thread, args=(client, f"own-thread-{number}", stop, history)) for number in range(THREADS)
     ]

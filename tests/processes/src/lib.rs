@@ -9,6 +9,7 @@ mod raw;
 pub mod cluster;
 pub mod history;
 pub mod load;
+pub mod network;
 
 pub use raw::{LIMIT, Peer, token, until, until_waiting};
 

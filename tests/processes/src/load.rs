@@ -81,6 +81,8 @@ impl Load {
             let shift = number % servers.len();
             servers.rotate_left(shift);
             let client = Client::new(servers).expect("plain addresses");
+            // A wait that is over before the first connection is up ends with an error.
+            client.connected().call().expect("a node runs");
             let id = client_number();
             for thread in 0..threads {
                 let worker = Worker {

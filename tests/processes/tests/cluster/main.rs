@@ -4,4 +4,5 @@
 mod disks;
 mod doors;
 mod failures;
+mod networks;
 mod stops;
