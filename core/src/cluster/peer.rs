@@ -25,6 +25,12 @@ pub(super) struct Peer {
     /// Since when its silence counts.
     since: Time,
     contact: Contact,
+    /// Nothing was heard of it yet, or a connection has ended and what it said after that was lost.
+    missed: bool,
+    /// A fresh connection is being made.
+    dialing: bool,
+    /// That was begun before this node slept.
+    dialed_before_sleep: bool,
     /// Whether it has not answered since this node last woke up.
     owes_word: bool,
     /// Since when it has been a complete standby of this node without a break.
@@ -38,6 +44,9 @@ impl Peer {
             heard: None,
             since: now,
             contact: Contact::Open,
+            missed: true,
+            dialing: false,
+            dialed_before_sleep: false,
             owes_word: false,
             complete_since: None,
         }
@@ -47,22 +56,36 @@ impl Peer {
         self.heard = Some(now);
         self.since = now;
         self.contact = Contact::Open;
+        self.missed = false;
     }
 
     /// A connection with it has ended.
     pub(super) fn lose(&mut self) {
+        self.missed = true;
         if self.contact == Contact::Open && self.heard.is_some() {
             self.contact = Contact::Doubted;
         }
     }
 
-    /// A fresh connection was refused.
-    pub(super) fn refuse(&mut self) {
+    /// A fresh connection is about to be made.
+    pub(super) fn dial(&mut self) {
+        self.dialing = true;
+    }
+
+    /// A fresh connection was refused; false if that may have been long ago and says nothing now.
+    pub(super) fn refuse(&mut self) -> bool {
+        self.dialing = false;
+        if std::mem::take(&mut self.dialed_before_sleep) {
+            return false;
+        }
         self.contact = Contact::Refused;
+        true
     }
 
     /// A fresh connection was made: somebody is there, and will speak.
     pub(super) fn connect(&mut self) {
+        self.dialing = false;
+        self.dialed_before_sleep = false;
         self.contact = Contact::Open;
     }
 
@@ -77,8 +100,7 @@ impl Peer {
 
     /// When its silence will count as death.
     pub(super) fn falls_silent(&self, timeout: Millis) -> Option<Time> {
-        (self.heard.is_some() && self.contact != Contact::Refused)
-            .then(|| self.since.after(timeout))
+        (self.contact != Contact::Refused).then(|| self.since.after(timeout))
     }
 
     /// Whether nothing more is to be expected of it before a decision that was begun at `begun`.
@@ -94,9 +116,18 @@ impl Peer {
             || now >= begun.after(timeout)
     }
 
-    /// The silence up to now says nothing, because this node has slept through it.
+    /// Silence and refusals up to now say nothing, because this node has slept through them.
     pub(super) fn forgive(&mut self, now: Time) {
         self.since = self.since.max(now);
+        self.dialed_before_sleep = self.dialing;
+        if self.contact == Contact::Refused {
+            self.contact = Contact::Doubted;
+        }
+    }
+
+    /// Whether it may be there and have something to say that this node has not heard yet.
+    pub(super) fn owes_beat(&self, now: Time, timeout: Millis) -> bool {
+        self.missed && self.contact != Contact::Refused && now < self.since.after(timeout)
     }
 
     /// This node has woken up: what the peer said before may be long out of date.

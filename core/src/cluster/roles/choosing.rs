@@ -35,8 +35,9 @@ impl Roles {
             if self.connect_at[place].is_some_and(|at| at <= now.time) {
                 // Whatever comes of it, the next try has its time; being connected ends it.
                 self.connect_at[place] = Some(now.time.after(self.timing.heartbeat));
-                let to = self.peers[place].0;
-                self.effects.push_back(Effect::Connect { to });
+                let (to, peer) = &mut self.peers[place];
+                peer.dial();
+                self.effects.push_back(Effect::Connect { to: *to });
             }
         }
     }
@@ -137,7 +138,12 @@ impl Roles {
 
     /// Whether nobody is better suited to be active than this node, and how it would come to it.
     pub(super) fn should_lead(&self, now: Now, begun: Time) -> Option<Origin> {
-        if !self.can_lead() {
+        // Nothing is decided by a word that may not be the last one.
+        let timeout = self.timing.failure_timeout;
+        let mut peers = self.peers.iter();
+        let unheard = peers.any(|(_, peer)| peer.owes_beat(now.time, timeout));
+        let sleepy = self.sleepy_until.is_some_and(|until| now.time < until);
+        if unheard || sleepy || !self.can_lead() {
             return None;
         }
         let able: Vec<(Slot, Copy)> = self
@@ -262,6 +268,7 @@ impl Roles {
             raising: None,
             handoff: None,
             doubt: None,
+            raised: None,
             refused: 0,
             stop_until: None,
         });

@@ -151,6 +151,7 @@ impl Roles {
             State::Active(active) if active.raising == Some(term) => {
                 active.raising = None;
                 active.term = term;
+                active.raised = Some(now.time);
                 self.known_term = self.known_term.max(term);
                 self.effects.push_back(Effect::Raise { term });
                 return;
@@ -231,7 +232,14 @@ impl Roles {
     /// its sockets, which may be from before: an active node asks, and the answers come after all that.
     pub(super) fn wake(&mut self, now: Now) {
         let round = self.new_round();
-        for (_, peer) in &mut self.peers {
+        // What its sockets hold is read first, and may be old news.
+        self.sleepy_until =
+            (!self.peers.is_empty()).then(|| now.time.after(self.timing.failure_timeout));
+        for place in 0..self.peers.len() {
+            let (_, peer) = &mut self.peers[place];
+            if peer.is_refused() {
+                self.connect_at[place] = Some(now.time);
+            }
             peer.forgive(now.time);
         }
         match &mut self.state {

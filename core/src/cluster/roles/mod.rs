@@ -54,6 +54,8 @@ pub struct Roles {
     has_state: bool,
     /// When to try the disk again, after it failed.
     disk_failed: Option<Time>,
+    /// After a sleep: until when it does not take over from anybody.
+    sleepy_until: Option<Time>,
     accepted: Option<Accepted>,
     preempt: Preempt,
     /// The active node that was followed last, and since when.
@@ -105,6 +107,7 @@ impl Roles {
             spare_term: None,
             has_state: beginning.copy != Copy::default(),
             disk_failed: None,
+            sleepy_until: None,
             accepted: None,
             preempt: Preempt::new(timing),
             followed: None,
@@ -139,8 +142,12 @@ impl Roles {
             }
             Event::Refused { peer } => {
                 if let Some(place) = self.place(peer) {
-                    self.peers[place].1.refuse();
-                    self.connect_at[place] = Some(now.time.after(self.timing.heartbeat));
+                    let again = if self.peers[place].1.refuse() {
+                        now.time.after(self.timing.heartbeat)
+                    } else {
+                        now.time
+                    };
+                    self.connect_at[place] = Some(again);
                 }
             }
             Event::Connected { peer } => {
@@ -209,6 +216,7 @@ impl Roles {
             .chain(own)
             .chain(beat)
             .chain(self.disk_failed)
+            .chain(self.sleepy_until)
             // What was due by then has been looked at, whether anything came of it or not.
             .filter(|time| *time > self.looked && self.state != State::Gone)
             .min()

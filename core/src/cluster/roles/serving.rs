@@ -16,10 +16,8 @@ impl Roles {
             return;
         }
         if let Some(doubt) = active.doubt {
-            let all_spoke = self
-                .peers
-                .iter()
-                .all(|(_, peer)| !peer.owes_word() || !self.lives(now, peer));
+            // One that counted as dead before the sleep may have started since.
+            let all_spoke = self.peers.iter().all(|(_, peer)| !peer.owes_word());
             if !all_spoke && now.time < doubt.until {
                 return;
             }
@@ -28,7 +26,9 @@ impl Roles {
         // While it hands over it grants nothing, and two that hear of each other's terms would raise
         // them without an end.
         let grants = !active.is_handing_over() && self.disk_failed.is_none();
-        if self.known_term > active.term && active.raising.is_none() && grants {
+        // Two that do not hear each other but have a peer in common would do so too.
+        let calm = active.raised_enough(now.time, self.timing.heartbeat);
+        if self.known_term > active.term && active.raising.is_none() && grants && calm {
             match self.next_term(now) {
                 Some(term) => {
                     active.raising = Some(term);
@@ -192,6 +192,7 @@ impl Roles {
             .chain(active.doubt.map(|doubt| doubt.until))
             .chain(active.stop_until)
             .chain(preempts)
+            .chain(active.raised.map(|at| at.after(self.timing.heartbeat)))
             .min()
     }
 

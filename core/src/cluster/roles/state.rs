@@ -3,6 +3,7 @@
 use super::event::Origin;
 use crate::cluster::members::Slot;
 use crate::engine::Time;
+use crate::protocol::Millis;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
@@ -42,6 +43,8 @@ pub(super) struct Active {
     pub(super) term: u32,
     /// A higher term that is being written; nothing is granted until it is.
     pub(super) raising: Option<u32>,
+    /// When it last opened a higher term.
+    pub(super) raised: Option<Time>,
     pub(super) handoff: Option<Round>,
     /// After a sleep.
     pub(super) doubt: Option<Doubt>,
@@ -52,6 +55,11 @@ pub(super) struct Active {
 }
 
 impl Active {
+    /// Whether its term is not so new that the next one has to wait.
+    pub(super) fn raised_enough(&self, now: Time, pause: Millis) -> bool {
+        self.raised.is_none_or(|at| now >= at.after(pause))
+    }
+
     pub(super) fn is_handing_over(&self) -> bool {
         self.handoff
             .is_some_and(|handoff| handoff.step != Step::Offered)

@@ -122,6 +122,81 @@ fn what_lay_unread_while_a_node_slept_does_not_make_it_serve() {
 }
 
 #[test]
+fn refusals_from_before_a_sleep_do_not_count() {
+    let mut world = World::new(2, 1);
+    world.start(0);
+    // Refused, and about to write its term.
+    world.packets.clear();
+    world.give(0, Event::Refused { peer: Slot(1) });
+    world.sleep(0);
+    world.start(1);
+    world.run(4 * SECOND);
+    assert_eq!(world.serving(), [1]);
+    let node = world.nodes[0].as_mut().expect("it sleeps");
+    node.asleep = false;
+    node.backlog.clear();
+    world.give(0, Event::Woke);
+    for _ in 0..100 {
+        assert_eq!(world.serving(), [1]);
+        world.run(5 * MS);
+    }
+}
+
+#[test]
+fn a_standby_that_slept_takes_over_only_after_a_full_failure_timeout() {
+    let mut world = cluster(2);
+    world.sleep(1);
+    world.run(2 * SECOND);
+    world.crash(0);
+    world.wake(1);
+    let took = world.until_serves(1, 3 * SECOND);
+    assert!((1000 * MS..1100 * MS).contains(&took), "{took}");
+}
+
+#[test]
+fn two_active_nodes_that_only_a_third_one_hears_do_not_race_for_the_higher_term() {
+    let mut world = cluster(3);
+    world.cuts.extend([(0, 1), (0, 2)]);
+    world.run(3 * SECOND);
+    assert_eq!(world.serving(), [0, 1]);
+    world.cuts.remove(&(0, 2));
+    world.run(10 * SECOND);
+    assert!(world.led.len() < 100, "{} terms", world.led.len());
+}
+
+#[test]
+fn nobody_takes_over_by_a_word_from_before_a_lost_connection() {
+    let mut world = cluster(3);
+    // What the other standby says after the connection broke is lost.
+    world.give(2, Event::Lost { peer: Slot(1) });
+    world.give(2, Event::Refused { peer: Slot(0) });
+    world.run(100 * MS);
+    assert_eq!(world.serving(), [0]);
+    assert_eq!(world.led.len(), 1, "{:?}", world.led);
+}
+
+#[test]
+fn a_node_that_slept_waits_for_peers_that_were_dead_before() {
+    let mut world = cluster(2);
+    world.crash(1);
+    world.run(SECOND);
+    world.sleep(0);
+    world.start(1);
+    world.run(4 * SECOND);
+    assert!(world.nodes[1].as_ref().is_some_and(|node| node.serves));
+    let node = world.nodes[0].as_mut().expect("it sleeps");
+    node.asleep = false;
+    node.backlog.clear();
+    world.give(0, Event::Woke);
+    for _ in 0..100 {
+        let serves = world.nodes[0].as_ref().is_some_and(|node| node.serves);
+        assert!(!serves, "beside the one that started meanwhile");
+        world.run(5 * MS);
+    }
+    assert_eq!(world.serving(), [1]);
+}
+
+#[test]
 fn a_node_that_slept_alone_goes_on_once_its_peers_have_spoken() {
     let mut world = cluster(3);
     world.sleep(0);
