@@ -232,6 +232,8 @@ impl Roles {
     /// its sockets, which may be from before: an active node asks, and the answers come after all that.
     pub(super) fn wake(&mut self, now: Now) {
         let round = self.new_round();
+        // The active node may have thawed meanwhile, and say so behind what is read first.
+        self.accepted = None;
         // What its sockets hold is read first, and may be old news.
         self.sleepy_until =
             (!self.peers.is_empty()).then(|| now.time.after(self.timing.failure_timeout));

@@ -122,6 +122,30 @@ fn what_lay_unread_while_a_node_slept_does_not_make_it_serve() {
 }
 
 #[test]
+fn a_handoff_that_a_successor_slept_through_is_off() {
+    let mut world = cluster(3);
+    world.give(0, Event::Stop);
+    let ready = |world: &World| {
+        let node = world.nodes[0].as_ref().expect("it hands over");
+        node.roles.stage() == Stage::HandingOver
+    };
+    while !ready(&world) {
+        world.run(MS / 10);
+    }
+    world.sleep(1);
+    world.run(1500 * MS);
+    assert_eq!(world.serving(), [2], "the next one was asked");
+    let node = world.nodes[1].as_mut().expect("it sleeps");
+    node.asleep = false;
+    let unread = std::mem::take(&mut node.backlog);
+    world.give(1, Event::Woke);
+    for (from, packet) in unread {
+        world.arrive(1, from, packet);
+        assert_eq!(world.serving(), [2], "after {packet:?}");
+    }
+}
+
+#[test]
 fn refusals_from_before_a_sleep_do_not_count() {
     let mut world = World::new(2, 1);
     world.start(0);
