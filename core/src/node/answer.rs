@@ -286,16 +286,23 @@ impl Node {
     fn status(&mut self, id: ConnectionId) {
         let address = self.address_for(id);
         let stats = self.engine.stats();
-        let standbys = match &self.cluster {
-            Some(cluster) => cluster.standbys(),
-            None => "-".to_owned(),
+        let (standbys, term) = match &self.cluster {
+            Some(cluster) => {
+                // An active node speaks of its own; it does not have to know yet that another one goes beyond.
+                let term = match self.role {
+                    Role::Active => stats.term,
+                    _ => cluster.term(stats.term),
+                };
+                (cluster.standbys(), term)
+            }
+            None => ("-".to_owned(), stats.term),
         };
         let active = self.active_for(&address);
         Reply::Status(StatusReply {
             role: self.role,
             node: &address,
             active: active.as_deref(),
-            term: stats.term,
+            term,
             held: stats.held,
             waiting: stats.waiting,
             connections: u64::from(self.open),

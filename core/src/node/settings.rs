@@ -587,15 +587,15 @@ impl Settings {
             return Err(self.wrong("node", "say which of `peers` this node is"));
         };
         let list = peers.split(',').map(str::trim);
-        let members = Members::new(list, node).map_err(|error| {
-            let name = match error {
-                MembersError::NotListed(_) => "node",
-                MembersError::Empty
-                | MembersError::TooMany(_)
-                | MembersError::Twice(_)
-                | MembersError::NotAnAddress(_) => "peers",
-            };
-            self.wrong(name, error.to_string())
+        let members = Members::new(list, node).map_err(|error| match error {
+            MembersError::NotListed(_) => self.wrong(
+                "node",
+                format!("that is none of `peers`, which are {peers}"),
+            ),
+            MembersError::Empty
+            | MembersError::TooMany(_)
+            | MembersError::Twice(_)
+            | MembersError::NotAnAddress(_) => self.wrong("peers", error.to_string()),
         })?;
         let wrong = members
             .others()
@@ -649,8 +649,13 @@ impl Settings {
         Ok(addresses)
     }
 
+    /// Names the setting that says where the node listens.
     fn wrong_listen(&self, expected: impl Into<String>) -> SettingError {
-        SettingError::new("listen", self.listen_address(), expected)
+        let name = match (&self.listen, &self.node) {
+            (None, Some(_)) => "node",
+            _ => "listen",
+        };
+        SettingError::new(name, self.listen_address(), expected)
     }
 
     /// Whether a client without a certificate is turned away.

@@ -105,7 +105,7 @@ impl Roles {
         if !already {
             self.followed = Some((active, now.time));
             self.effects.push_back(Effect::Follow { active });
-            self.note(Stage::Standby, "another node is active");
+            self.note(Stage::Standby, "that node is active");
         }
     }
 

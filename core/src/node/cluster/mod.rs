@@ -60,6 +60,8 @@ pub(crate) struct Cluster {
     stance: Stance,
     /// What the clients have been told of the active node.
     told: Option<Slot>,
+    /// The role that the log has last named.
+    noted: String,
     /// Told when clients have to be told, or parked requests can be answered.
     pub(super) clients: Arc<Notify>,
     /// Told when the node may have come to its end.
@@ -184,6 +186,7 @@ impl Cluster {
             },
             stance: Stance::Park,
             told: None,
+            noted: Role::Starting.to_string(),
             clients: Arc::new(Notify::new()),
             ending: Arc::new(Notify::new()),
             over: false,
@@ -219,6 +222,13 @@ impl Cluster {
         } else {
             names.join(",")
         }
+    }
+
+    /// The term of the tokens that the cluster gives out, as far as this node knows: `own` is that of its
+    /// latest one.
+    pub(super) fn term(&self, own: u32) -> u32 {
+        let heard = self.member.peers(present()).map(|peer| peer.beat.term);
+        heard.fold(own, u32::max)
     }
 
     fn peer(&self, slot: Slot) -> Option<&Peer> {
@@ -437,25 +447,34 @@ impl Node {
         match note {
             Note::Stage(stage, why) => {
                 let term = self.engine.term();
-                match stage {
-                    Stage::Active => tracing::info!("{} → active, term {term}: {why}", self.role),
+                let Some(cluster) = &mut self.cluster else {
+                    return;
+                };
+                let after = match stage {
+                    Stage::Active => format!("active, term {term}"),
                     Stage::Standby => {
-                        let active = self.cluster.as_ref().and_then(Cluster::active);
-                        let active = active.unwrap_or("nobody");
-                        tracing::info!("{} → standby of {active}: {why}", self.role);
+                        format!("standby of {}", cluster.active().unwrap_or("nobody"))
                     }
-                    Stage::Leaving => tracing::info!("{} → leaving: {why}", self.role),
+                    Stage::Leaving => {
+                        let own = cluster.member.members().own();
+                        match cluster.member.active().filter(|slot| *slot != own) {
+                            Some(slot) => format!("leaving, {} is active", cluster.public(slot)),
+                            None => "leaving".to_owned(),
+                        }
+                    }
                     Stage::Starting | Stage::Candidate | Stage::HandingOver => {
-                        tracing::info!("{note}");
+                        return tracing::info!("{note}");
                     }
-                }
+                };
+                tracing::info!("{} → {after}: {why}", cluster.noted);
+                cluster.noted = after;
             }
             Note::HandoffFailed(to) => {
                 let to = self
                     .cluster
                     .as_ref()
                     .map_or("-", |cluster| cluster.public(*to));
-                tracing::warn!("{to} did not take over in time; this node goes on");
+                tracing::warn!("{to} did not take over; this node goes on");
             }
             Note::CannotWrite(_) | Note::TermsUsedUp | Note::Incomplete => {
                 tracing::error!("{note}");
