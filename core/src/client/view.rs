@@ -82,4 +82,6 @@ pub struct Status {
     pub connections: u64,
     /// The standbys that have a copy of its state.
     pub standbys: Vec<String>,
+    /// All nodes of its cluster in the order of their priority, itself included, as a hello named them.
+    pub peers: Vec<String>,
 }

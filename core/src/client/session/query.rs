@@ -240,6 +240,7 @@ impl Session {
             waiting: status.waiting,
             connections: status.connections,
             standbys: status.standbys.iter().map(str::to_owned).collect(),
+            peers: self.peers.iter().map(ToString::to_string).collect(),
         }));
         self.finish_query(id, outcome);
     }

@@ -466,4 +466,5 @@ fn a_view_is_asked_for_and_comes() {
         panic!("no status");
     };
     assert_eq!((status.term, status.held), (3, 1));
+    assert_eq!(status.peers, ["a:1"]);
 }
