@@ -35,7 +35,8 @@ pub(crate) enum Command {
     /// Hold a lock while a command runs
     #[command(after_help = RUN_HELP)]
     Run(Run),
-    /// Show what the servers are doing
+    /// Show what each node of the cluster is doing
+    #[command(after_help = STATUS_HELP)]
     Status(Status),
     /// Show who holds a key
     Inspect(KeyQuery),
@@ -64,7 +65,15 @@ const SERVE_HELP: &str = "\
 An argument beats the environment, the environment beats the file; a setting has the same name in all three. \
 Without --data-dir and --ephemeral the node keeps its data under $XDG_STATE_HOME/fairlock (~/.local/state/fairlock). \
 It prints `listening on ADDRESS` on standard output; port 0 takes a free port. \
-SIGINT or SIGTERM stops it in good order, a second one at once.";
+SIGINT or SIGTERM stops it in good order, a second one at once.\n\n\
+A cluster is several servers with the same --peers, each told by --node which of them it is: \
+`fairlock serve --peers a:7420,b:7420,c:7420 --node a:7420` on the host a, and so on. The first that lives serves, \
+the others have a copy of all locks and take over. Beyond one machine they need a secret (--secret-file).";
+
+const STATUS_HELP: &str = "\
+Asks the given servers and every node that one of them names. STANDBYS are those that have a copy of everything \
+and can take over. A node that does not answer is `down`, with the reason.\n\n\
+Exit code 69 if no node answered.";
 
 const RUN_HELP: &str = "\
 COMMAND gets FAIRLOCK_KEY and FAIRLOCK_TOKEN in its environment. Signals are passed on to its process group. \

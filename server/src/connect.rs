@@ -5,9 +5,13 @@ use crate::arguments::{Connection, Want};
 use crate::exit::Failure;
 use crate::values::Wait;
 use fairlock::protocol::limits;
-use fairlock::{Client, ClientBuilder, Error, Lock, Pending};
+use fairlock::{Client, ClientBuilder, Error, FollowMoves, Lock, Pending};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a connection to one server of several may take.
+const SOON: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// The client that these options describe. Does not wait for the network.
@@ -19,9 +23,10 @@ impl Connection {
         Ok(builder.build()?)
     }
 
-    /// A client of one server of the list.
+    /// A client of one server alone, which does not turn to another one when that is down.
     pub(crate) fn client_of(&self, server: &str) -> Result<Client, Failure> {
-        Ok(self.builder()?.servers(server).build()?)
+        let builder = self.builder()?.servers(server).connect_timeout(SOON);
+        Ok(builder.follow_moves(FollowMoves::Listed).build()?)
     }
 
     /// The servers as the user gave them, one by one.

@@ -27,7 +27,7 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) const SIGNAL: u8 = 128;
 
 /// Why a command ended without success.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) code: u8,

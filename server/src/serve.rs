@@ -40,12 +40,13 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
     let mut stop = StopSignals::new()?;
     let mut hangup = listen_for(SignalKind::hangup())?;
     let secured = settings.tls_cert.is_some();
+    let all = nodes(settings.peers.as_deref());
     let mut server = Server::builder()
         .settings(settings)
         .start()
         .await
         .map_err(|error| failure(&error))?;
-    announce(server.address(), secured);
+    announce(server.address(), &all, secured);
     loop {
         tokio::select! {
             _ = hangup.recv() => server.reload(),
@@ -71,10 +72,18 @@ fn failure(error: &ServerError) -> Failure {
     Failure::new(code, error)
 }
 
+/// The nodes of a cluster as a client is told them; empty where there is none.
+fn nodes(peers: Option<&str>) -> String {
+    let nodes = peers.into_iter().flat_map(|peers| peers.split(','));
+    let nodes = nodes.map(str::trim).filter(|node| *node != "-");
+    nodes.collect::<Vec<_>>().join(",")
+}
+
 /// The line for scripts, and one to try the server. A script may stop reading after the first.
-fn announce(address: SocketAddr, secured: bool) {
+fn announce(address: SocketAddr, all: &str, secured: bool) {
     let authorities = if secured { "--ca-file CA.pem " } else { "" };
     let servers = match address.port() {
+        _ if !all.is_empty() => format!("--servers {all} "),
         fairlock::protocol::limits::DEFAULT_PORT => String::new(),
         _ => format!("--servers {address} "),
     };

@@ -102,6 +102,7 @@ fn argument(setting: &Setting, defaults: &Settings) -> Arg {
             setting.help.trim().trim_end_matches('.').replace('\n', " ")
         ));
     match setting.kind {
+        SettingKind::Text if setting.name == "peers" => argument.value_name("A,B,C"),
         SettingKind::Flag => argument
             .num_args(0..=1)
             .require_equals(true)
@@ -226,10 +227,11 @@ fn settle(mut values: Vec<Value>) -> Result<Settings, Failure> {
 }
 
 fn failure(error: &SettingError, place: Option<&Place>) -> Failure {
-    let name = place.map_or_else(|| error.name.clone(), |place| place.spell(&error.name));
-    let value = match error.value.as_str() {
-        "" => "empty".to_owned(),
-        value => format!("`{value}`"),
+    let (name, value) = match (place, error.value.as_str()) {
+        (Some(place), "") => (place.spell(&error.name), "empty".to_owned()),
+        (Some(place), value) => (place.spell(&error.name), format!("`{value}`")),
+        (None, "") => (option(&error.name), "missing".to_owned()),
+        (None, value) => (error.name.clone(), format!("`{value}`")),
     };
     Failure::usage(format_args!("{name} is {value}: {}", error.expected))
 }

@@ -117,6 +117,7 @@ pub(super) enum NodeState {
         waiting: u64,
         connections: u64,
         standbys: Vec<String>,
+        peers: Vec<String>,
     },
     Failed {
         error: String,
@@ -134,6 +135,7 @@ impl From<Status> for NodeState {
             waiting: status.waiting,
             connections: status.connections,
             standbys: status.standbys,
+            peers: status.peers,
         }
     }
 }

@@ -1,41 +1,67 @@
-//! `fairlock status`: one line for each server that was named.
+//! `fairlock status`: one line for each node of the cluster, the given servers first asked and then
+//! every node that one of them names.
 
 use super::json::{self, Node, NodeState};
-use crate::arguments::Status;
+use crate::arguments::{Connection, Status};
 use crate::exit::{self, Failure};
 use crate::text::{self, Table};
-use fairlock::{Client, Error};
+use fairlock::{Client, Error, Pending};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// How long a node may take for its answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Nodes {
     nodes: Vec<Node>,
 }
 
-type Answer = (String, Result<fairlock::Status, Error>);
+/// A node that is asked, over a client of its own.
+struct Asked {
+    /// As the user or another node called it.
+    server: String,
+    client: Client,
+}
+
+struct Answer {
+    server: String,
+    result: Result<fairlock::Status, Silence>,
+}
+
+/// Why there is no status of a node.
+#[derive(Clone)]
+struct Silence {
+    /// Beside the name of the node.
+    reason: String,
+    /// By itself.
+    failure: Failure,
+}
+
+impl Answer {
+    /// Whether this node is the one that others call `name`.
+    fn is_of(&self, name: &str) -> bool {
+        self.server == name || self.result.as_ref().is_ok_and(|status| status.node == name)
+    }
+}
 
 /// Shows the status, once or again and again.
 pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
-    let clients: Vec<(String, Client)> = arguments
-        .connection
-        .addresses()
-        .into_iter()
-        .map(|address| {
-            let client = arguments.connection.client_of(&address)?;
-            Ok((address, client))
-        })
-        .collect::<Result<_, Failure>>()?;
+    let connection = &arguments.connection;
+    let mut nodes = Vec::new();
+    for address in connection.addresses() {
+        nodes.push(asked(connection, address)?);
+    }
     let in_place = arguments.watch && !arguments.json && io::stdout().is_terminal();
     let mut shown = 0;
     loop {
-        let answers = ask(&clients);
-        if !arguments.watch && answers.iter().all(|(_, answer)| answer.is_err()) {
+        let answers = ask_all(connection, &mut nodes)?;
+        if !arguments.watch && answers.iter().all(|answer| answer.result.is_err()) {
             return Err(no_answer(answers));
         }
         let lines = if arguments.json {
@@ -59,43 +85,118 @@ pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
     }
 }
 
-/// Asks all servers at once, so that one that is down holds up no other.
-fn ask(clients: &[(String, Client)]) -> Vec<Answer> {
-    let (sender, receiver) = mpsc::channel();
-    for (place, (_, client)) in clients.iter().enumerate() {
-        let sender = sender.clone();
-        client.status().submit(move |answer| {
-            // The receiver waits for all of them.
-            let _ = sender.send((place, answer));
-        });
+fn asked(connection: &Connection, server: String) -> Result<Asked, Failure> {
+    let client = connection.client_of(&server)?;
+    Ok(Asked { server, client })
+}
+
+/// Asks all nodes that are known, and those that their answers name, until no new one is named. Gives
+/// the answers in the order of the cluster's own list.
+fn ask_all(connection: &Connection, nodes: &mut Vec<Asked>) -> Result<Vec<Answer>, Failure> {
+    let mut answers: Vec<Answer> = Vec::new();
+    while answers.len() < nodes.len() {
+        answers.extend(ask(&nodes[answers.len()..]));
+        for name in named(&answers) {
+            if !answers.iter().any(|answer| answer.is_of(&name)) {
+                nodes.push(asked(connection, name)?);
+            }
+        }
     }
-    drop(sender);
-    let mut answers: Vec<_> = receiver.iter().collect();
-    answers.sort_by_key(|(place, _)| *place);
-    let answers = answers.into_iter().map(|(_, answer)| answer);
-    let addresses = clients.iter().map(|(address, _)| address.clone());
-    addresses.zip(answers).collect()
+    let list = named(&answers);
+    // Stable, so what no list names stays in the order in which it was given, behind the rest.
+    answers.sort_by_key(|answer| {
+        let place = list.iter().position(|name| answer.is_of(name));
+        place.unwrap_or(list.len())
+    });
+    Ok(answers)
+}
+
+/// All nodes that any answer names, each once.
+fn named(answers: &[Answer]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let statuses = answers
+        .iter()
+        .filter_map(|answer| answer.result.as_ref().ok());
+    for name in statuses.flat_map(|status| &status.peers) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// Asks nodes at once, so that one that is down or frozen holds up the rest for [`PATIENCE`] at most.
+fn ask(nodes: &[Asked]) -> Vec<Answer> {
+    let (sender, receiver) = mpsc::channel();
+    let ask = |(place, node): (usize, &Asked)| {
+        let sender = sender.clone();
+        node.client.status().submit(move |answer| {
+            // Nobody may wait for it any more.
+            let _ = sender.send((place, answer));
+        })
+    };
+    let pending: Vec<Pending> = nodes.iter().enumerate().map(ask).collect();
+    let mut answers: Vec<Answer> = nodes
+        .iter()
+        .map(|node| Answer {
+            server: node.server.clone(),
+            result: Err(silence(&node.server)),
+        })
+        .collect();
+    let end = Instant::now() + PATIENCE;
+    for _ in nodes {
+        let left = end.saturating_duration_since(Instant::now());
+        let Ok((place, result)) = receiver.recv_timeout(left) else {
+            pending.iter().for_each(Pending::cancel);
+            break;
+        };
+        let answer: &mut Answer = &mut answers[place];
+        answer.result = result.map_err(|error| refusal(&answer.server, error));
+    }
+    answers
 }
 
 /// The failure of the first server stands for all of them.
 fn no_answer(answers: Vec<Answer>) -> Failure {
-    let first = answers.into_iter().find_map(|(_, answer)| answer.err());
-    first.map_or_else(|| Failure::usage("no server is named"), Failure::from)
+    let first = answers.into_iter().find_map(|answer| answer.result.err());
+    first.map_or_else(
+        || Failure::usage("no server is named"),
+        |silence| silence.failure,
+    )
+}
+
+fn silence(server: &str) -> Silence {
+    let reason = format!("no answer within {} s", PATIENCE.as_secs());
+    let failure = Failure::new(exit::UNREACHABLE, format_args!("{server}: {reason}"));
+    Silence { reason, failure }
+}
+
+/// What an error says of one server: without its address, and without the advice for those who have
+/// only one.
+fn refusal(server: &str, error: Error) -> Silence {
+    let text = error.to_string();
+    let own = format!("{server}: ");
+    let reason = text.split_once(&own).map_or(&*text, |(_, reason)| reason);
+    let reason = reason
+        .rsplit_once(" (is a server")
+        .map_or(reason, |(reason, _)| reason);
+    Silence {
+        reason: reason.to_owned(),
+        failure: error.into(),
+    }
 }
 
 fn json_lines(answers: Vec<Answer>) -> io::Result<Vec<u8>> {
-    let nodes = answers
-        .into_iter()
-        .map(|(server, answer)| Node {
-            server,
-            state: match answer {
-                Ok(status) => status.into(),
-                Err(error) => NodeState::Failed {
-                    error: error.to_string(),
-                },
+    let node = |Answer { server, result }| Node {
+        state: match result {
+            Ok(status) => status.into(),
+            Err(silence) => NodeState::Failed {
+                error: silence.reason,
             },
-        })
-        .collect();
+        },
+        server,
+    };
+    let nodes = answers.into_iter().map(node).collect();
     let mut lines = Vec::new();
     json::print(&mut lines, &Nodes { nodes })?;
     Ok(lines)
@@ -111,11 +212,11 @@ fn table_lines(answers: &[Answer]) -> io::Result<Vec<u8>> {
         ">CONNECTIONS",
         "STANDBYS",
     ]);
-    for (server, answer) in answers {
-        let server = text::safe(server.as_bytes());
-        table.push(match answer {
+    for Answer { server, result } in answers {
+        let shown = text::safe(server.as_bytes());
+        table.push(match result {
             Ok(status) => [
-                server,
+                shown,
                 status.role.to_string(),
                 status.term.to_string(),
                 status.held.to_string(),
@@ -126,16 +227,17 @@ fn table_lines(answers: &[Answer]) -> io::Result<Vec<u8>> {
                     standbys => text::safe(standbys.join(",").as_bytes()),
                 },
             ],
-            Err(error) => {
+            Err(silence) => {
                 let none = || "-".to_owned();
+                let reason = silence.reason.clone();
                 [
-                    server,
+                    shown,
                     "down".to_owned(),
                     none(),
                     none(),
                     none(),
                     none(),
-                    error.to_string(),
+                    reason,
                 ]
             }
         });

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod bench_and_demo;
+mod cluster;
 mod commands;
 mod job_control;
 mod run;
