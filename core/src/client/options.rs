@@ -56,21 +56,33 @@ impl IntoServers for std::net::SocketAddr {
     }
 }
 
-impl<S: Into<String>> IntoServers for Vec<S> {
+impl<S: ToString> IntoServers for Vec<S> {
     fn into_servers(self) -> Vec<String> {
-        self.into_iter().map(Into::into).collect()
+        self.as_slice().into_servers()
     }
 }
 
-impl<S: AsRef<str>> IntoServers for &[S] {
+impl<S: ToString> IntoServers for &Vec<S> {
     fn into_servers(self) -> Vec<String> {
-        self.iter().map(|text| text.as_ref().to_owned()).collect()
+        self.as_slice().into_servers()
     }
 }
 
-impl<S: Into<String>, const N: usize> IntoServers for [S; N] {
+impl<S: ToString> IntoServers for &[S] {
     fn into_servers(self) -> Vec<String> {
-        self.into_iter().map(Into::into).collect()
+        self.iter().map(ToString::to_string).collect()
+    }
+}
+
+impl<S: ToString, const N: usize> IntoServers for [S; N] {
+    fn into_servers(self) -> Vec<String> {
+        self.as_slice().into_servers()
+    }
+}
+
+impl<S: ToString, const N: usize> IntoServers for &[S; N] {
+    fn into_servers(self) -> Vec<String> {
+        self.as_slice().into_servers()
     }
 }
 

@@ -25,6 +25,7 @@ mod error;
 mod farewell;
 mod listing;
 mod outbox;
+mod reserved;
 mod run;
 mod serve;
 mod server;

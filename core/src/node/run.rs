@@ -7,6 +7,7 @@ use super::cluster::{self, Cluster};
 use super::data_dir::DataDir;
 use super::descriptors;
 use super::error::ServerError;
+use super::reserved;
 use super::settings::{Secret, Settings, check_secret};
 use super::spin;
 use super::state::{Node, Shared, engine_settings};
@@ -147,11 +148,20 @@ impl Prepared {
 /// How long a term may take to be written when all else has ended.
 const LAST_WRITE: Duration = Duration::from_secs(1);
 
-/// Serves until `shutdown` is ready, and then ends in order.
+/// How a node is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// Its clients are told, and another node takes over.
+    Orderly,
+    /// As if the process had been killed.
+    Abrupt,
+}
+
+/// Serves until `shutdown` is ready, and then ends as that says.
 pub(crate) fn run(
     prepared: Prepared,
     reload: watch::Receiver<()>,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = End>,
 ) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -171,11 +181,14 @@ pub(crate) fn run(
         tokio::spawn(spin::run(shared.clone()));
         tokio::spawn(cluster::settle_clients(shared.clone()));
         let ended = |task| ServerError::Internal(format!("the task that {task} has ended"));
-        tokio::select! {
-            () = shutdown => {}
+        let end = tokio::select! {
+            end = shutdown => end,
             failure = watch(&shared) => return Err(ServerError::Internal(failure)),
             _ = &mut accepting => return Err(ended("takes connections")),
             _ = &mut timing => return Err(ended("ends leases")),
+        };
+        if end == End::Abrupt {
+            return Ok(());
         }
         tokio::select! {
             () = leave_cluster(&shared) => {}
@@ -266,7 +279,7 @@ async fn drain(shared: &Shared) {
 fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, ServerError> {
     let mut failure = None;
     for address in addresses {
-        match TcpListener::bind(address) {
+        match reserved::take(*address).map_or_else(|| TcpListener::bind(address), Ok) {
             Ok(listener) => {
                 listener.set_nonblocking(true)?;
                 // The standard library asks for a queue of 128, which a thousand clients that come back at once overrun.

@@ -4,8 +4,10 @@
 //! caller that blocks its own thread does not stop it.
 
 use super::error::ServerError;
-use super::run::{self, Prepared};
+use super::reserved;
+use super::run::{self, End, Prepared};
 use super::settings::{ClientAuth, Secret, Settings};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
@@ -28,7 +30,7 @@ use tokio::sync::{oneshot, watch};
 pub struct Server {
     address: SocketAddr,
     reload: watch::Sender<()>,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<End>>,
     ended: oneshot::Receiver<()>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
     /// Where the thread is: not in a child that was forked from there.
@@ -41,6 +43,34 @@ impl Server {
         ServerBuilder {
             settings: Settings::default(),
         }
+    }
+
+    /// An address on this machine for a node that this process starts later: nobody else can take it until
+    /// then. So the nodes of a cluster can be told their addresses before the first of them is started.
+    /// Each call gives another one; one that is never used is kept until the process ends.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use fairlock::Server;
+    ///
+    /// let peers = (0..3)
+    ///     .map(|_| Ok(Server::free_address()?.to_string()))
+    ///     .collect::<std::io::Result<Vec<String>>>()?;
+    /// let nodes = peers
+    ///     .iter()
+    ///     .map(|node| Server::builder().cluster(&peers, node).start_blocking())
+    ///     .collect::<Result<Vec<Server>, _>>()?;
+    /// let client = fairlock::blocking::Client::new(peers)?;
+    /// let lock = client.acquire("order:42").call()?;
+    /// # drop((lock, nodes));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the operating system says, if it has no address to give.
+    pub fn free_address() -> io::Result<SocketAddr> {
+        reserved::reserve()
     }
 
     /// The address that the node listens on, with the port that was found where 0 was asked for.
@@ -68,7 +98,7 @@ impl Server {
     /// Why the node had ended before, if it had; [`ServerError::Forked`].
     pub async fn stop(mut self) -> Result<(), ServerError> {
         self.leave_to_parent()?;
-        self.tell_to_stop();
+        self.tell_to_stop(End::Orderly);
         self.ended().await;
         self.join()
     }
@@ -79,7 +109,18 @@ impl Server {
     /// Why the node had ended before, if it had; [`ServerError::Forked`].
     pub fn stop_blocking(mut self) -> Result<(), ServerError> {
         self.leave_to_parent()?;
-        self.tell_to_stop();
+        self.tell_to_stop(End::Orderly);
+        self.join()
+    }
+
+    /// Ends the node at once, as if its process had been killed: nothing is handed over and nobody is told,
+    /// so that a test can see what its cluster and its clients make of that.
+    ///
+    /// # Errors
+    /// Why the node had ended before, if it had; [`ServerError::Forked`].
+    pub fn kill(mut self) -> Result<(), ServerError> {
+        self.leave_to_parent()?;
+        self.tell_to_stop(End::Abrupt);
         self.join()
     }
 
@@ -93,10 +134,10 @@ impl Server {
         Err(ServerError::Forked)
     }
 
-    fn tell_to_stop(&mut self) {
+    fn tell_to_stop(&mut self, end: End) {
         if let Some(stop) = self.stop.take() {
             // An error means that the node has ended already.
-            let _ = stop.send(());
+            let _ = stop.send(end);
         }
     }
 
@@ -116,7 +157,7 @@ impl Drop for Server {
         if self.leave_to_parent().is_err() {
             return;
         }
-        self.tell_to_stop();
+        self.tell_to_stop(End::Orderly);
         if let Err(error) = self.join() {
             tracing::error!("the node had ended: {error}");
         }
@@ -255,7 +296,7 @@ type Outcome = Result<SocketAddr, ServerError>;
 /// What leads to the thread of a node that may not serve yet.
 struct Handles {
     reload: watch::Sender<()>,
-    stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<End>,
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<Result<(), ServerError>>,
 }
@@ -287,7 +328,7 @@ fn spawn(
     settings: Settings,
     started: impl FnOnce(Outcome) + Send + 'static,
 ) -> Result<Handles, ServerError> {
-    let (stop, stopped) = oneshot::channel::<()>();
+    let (stop, stopped) = oneshot::channel::<End>();
     let (end, ended) = oneshot::channel();
     let (reload, reloads) = watch::channel(());
     let thread = thread::Builder::new()
@@ -305,7 +346,7 @@ fn spawn(
             started(Ok(prepared.address()));
             run::run(prepared, reloads, async {
                 // A sender that is gone without a word is a dropped start: nobody wants the node.
-                let _ = stopped.await;
+                stopped.await.unwrap_or(End::Orderly)
             })
         })?;
     Ok(Handles {

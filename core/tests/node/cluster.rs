@@ -2,9 +2,11 @@
 //! answer, what happens when one ends.
 
 use crate::raw::{LIMIT, Peer, token};
-use fairlock::Server;
 use fairlock::node::{Secret, Settings};
-use std::net::{SocketAddr, TcpListener};
+use fairlock::{Client, FollowMoves, Role, Server};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A cluster of nodes that can be ended and started again, each at its own address.
@@ -22,14 +24,10 @@ impl Cluster {
         cluster
     }
 
-    /// Addresses that were free a moment ago.
     fn planned(size: usize) -> Cluster {
-        let listeners: Vec<TcpListener> = (0..size)
-            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"))
-            .collect();
-        let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+        let address = |_| Server::free_address().expect("a free address");
         Cluster {
-            addresses: listeners.iter().map(address).collect(),
+            addresses: (0..size).map(address).collect(),
             nodes: (0..size).map(|_| None).collect(),
         }
     }
@@ -155,6 +153,96 @@ fn an_orderly_stop_hands_over_locks_queues_and_clients() {
     assert!(next > held);
     let shown = holder.ask("I k");
     assert!(shown.starts_with(&format!("I k held {next} ")), "{shown}");
+}
+
+/// Goal: what a user does in a test of his own. Method: a client of all three nodes through an orderly
+/// stop and through a kill.
+#[test]
+fn a_client_of_three_nodes_keeps_its_lock_and_its_place_in_line() {
+    let peers: Vec<String> = (0..3)
+        .map(|_| Server::free_address().expect("a free address").to_string())
+        .collect();
+    let start = |node: &String| {
+        let builder = Server::builder().cluster(&peers, node);
+        Some(builder.start_blocking().expect("it can start"))
+    };
+    let mut nodes: Vec<Option<Server>> = peers.iter().map(start).collect();
+    let cluster = Client::new(&peers).expect("a client");
+    let copies = |count: usize| {
+        let begin = Instant::now();
+        loop {
+            let mut statuses = peers.iter().filter_map(|peer| {
+                let one = Client::builder().servers(peer);
+                let one = one.follow_moves(FollowMoves::Listed);
+                let one = one.connect_timeout(Duration::from_millis(100)).build();
+                one.and_then(|one| one.status().call()).ok()
+            });
+            if statuses.any(|status| status.role == Role::Active && status.standbys.len() == count)
+            {
+                return;
+            }
+            assert!(begin.elapsed() < LIMIT, "no {count} standbys have a copy");
+        }
+    };
+    copies(2);
+    let lock = cluster.acquire("k").call().expect("it is free");
+    let next = |client: &Client| {
+        let (sender, granted) = mpsc::channel();
+        client
+            .acquire("k")
+            .submit(move |lock| drop(sender.send(lock)));
+        granted
+    };
+    let [second, third] = [(); 2].map(|()| Client::new(&peers).expect("a client"));
+    let second = (next(&second), second);
+    while cluster.waiters("k", 1).call().expect("an answer").count < 1 {}
+    let third = (next(&third), third);
+    while cluster.waiters("k", 1).call().expect("an answer").count < 2 {}
+
+    nodes[0]
+        .take()
+        .expect("it runs")
+        .stop_blocking()
+        .expect("stopped in order");
+    copies(1);
+    assert!(lock.is_held());
+    assert!(
+        lock.release().call().expect("an answer"),
+        "it was still held"
+    );
+    let granted = second.0.recv_timeout(LIMIT).expect("in time");
+    let granted = granted.expect("it was the next in line");
+    assert!(granted.token() > lock.token());
+
+    nodes[1]
+        .take()
+        .expect("it runs")
+        .kill()
+        .expect("it had not ended before");
+    assert!(
+        granted.release().call().expect("an answer"),
+        "it was still held"
+    );
+    let last = third.0.recv_timeout(LIMIT).expect("in time");
+    let last = last.expect("it was the last in line");
+    assert!(last.token() > granted.token());
+}
+
+#[test]
+fn a_free_address_is_nobodys_until_its_node_starts() {
+    let addresses = [(); 100].map(|()| Server::free_address().expect("a free address"));
+    for (index, address) in addresses.iter().enumerate() {
+        assert!(!addresses[..index].contains(address));
+        let refused = TcpStream::connect(address).expect_err("nobody is there");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+    for _ in 0..2 {
+        let server = Server::builder().listen(addresses[0].to_string());
+        let server = server.start_blocking().expect("it can start");
+        assert_eq!(server.address(), addresses[0]);
+        token(&Peer::connect(addresses[0]).ask("A k 30 5"));
+        server.kill().expect("it had not ended before");
+    }
 }
 
 #[test]
