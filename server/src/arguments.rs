@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Measure a server
     #[command(after_help = BENCH_HELP)]
     Bench(Bench),
-    /// A half-minute tour: a queue, rising tokens, a lease that ends, a fence
+    /// A half-minute tour: a queue, rising tokens, a lease that ends, a fence, a cluster that loses a node
     Demo(Demo),
     /// Watches over the process group of `run`; started by it and by nobody else
     #[command(hide = true, name = "run-guard")]

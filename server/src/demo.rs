@@ -1,10 +1,12 @@
 //! `fairlock demo`: a tour of half a minute in one process. A server is started on a free port, and
-//! clients queue up, wait in vain, fall silent and come back too late. Every line that is told has just
-//! happened; nothing is made up.
+//! clients queue up, wait in vain, fall silent and come back too late; then three servers, of which one is
+//! killed under them. Every line that is told has just happened; nothing is made up.
 
 use crate::exit::{self, Failure};
 use crate::values::show_seconds;
-use fairlock::{Client, Error, Fence, KeyState, Lock, Server, Token};
+use fairlock::{
+    Client, Error, Fence, IntoServers, KeyState, Lock, Role, Server, ServerError, Token,
+};
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -36,7 +38,8 @@ pub(crate) fn demo(fast: bool) -> Result<u8, Failure> {
     tour.queue()?;
     tour.patience()?;
     tour.lease_and_fence()?;
-    tour.say("that was all; the server stops")?;
+    tour.cluster()?;
+    tour.say("that was all; the servers stop")?;
     tour.say("try it yourself: run `fairlock` in one terminal, and in two others")?;
     tour.say("    fairlock run my-key -- sh -c 'echo token $FAIRLOCK_TOKEN; sleep 5'")?;
     server
@@ -196,6 +199,103 @@ impl Tour {
         Ok(())
     }
 
+    /// The active one of three nodes is killed and nothing is lost; the next one is stopped and nobody
+    /// even has to wait.
+    fn cluster(&self) -> Result<(), Failure> {
+        self.title("5. A cluster")?;
+        let cannot_start = |error: &dyn Display| Failure::new(exit::FAILED, error);
+        let peers = [(); 3].map(|()| Server::free_address().map(|address| address.to_string()));
+        let peers = peers.into_iter().collect::<Result<Vec<_>, _>>();
+        let peers = peers.map_err(|error| cannot_start(&error))?;
+        let start = |node: &String| Server::builder().cluster(&peers, node).start_blocking();
+        let nodes = peers.iter().map(start).collect::<Result<Vec<_>, _>>();
+        let mut nodes = nodes.map_err(|error| cannot_start(&error))?.into_iter();
+        let [anna, ben, chloe] = ["anna", "ben", "chloe"].map(|name| client_of(&peers, name));
+        let (anna, ben, chloe) = (anna?, ben?, chloe?);
+        self.until_copied(&peers[0], 2)?;
+        self.say(format_args!(
+            "three more servers run in this process; {} is active, the others have a copy of its state",
+            peers[0]
+        ))?;
+        self.pause(2.5);
+        let lock = anna.acquire(KEY).call()?;
+        let (sender, grants) = mpsc::channel();
+        for (place, (name, client)) in (1..).zip([("ben", &ben), ("chloe", &chloe)]) {
+            self.ask(client, name, &sender);
+            self.until_waiting(&anna, place)?;
+        }
+        self.say(format_args!(
+            "anna has the lock, with the token {}; ben and chloe wait for it",
+            lock.token()
+        ))?;
+        self.pause(2.5);
+        // A standby has it within moments, but it is not asked for each change.
+        self.until_copied(&peers[0], 2)?;
+        end(nodes.next(), Server::kill)?;
+        let killed = Instant::now();
+        self.say(format_args!("{} is killed", peers[0]))?;
+        self.hand_on("anna", &lock, killed)?;
+        let ben = self.next(&grants, "ben", &lock)?;
+        self.pause(2.5);
+        self.until_copied(&peers[1], 1)?;
+        self.say(format_args!(
+            "now {} is told to stop, as for an upgrade: it hands over first",
+            peers[1]
+        ))?;
+        let stopped = Instant::now();
+        end(nodes.next(), Server::stop_blocking)?;
+        self.hand_on("ben", &ben, stopped)?;
+        let chloe = self.next(&grants, "chloe", &ben)?;
+        chloe.release().call()?;
+        self.pause(2.5);
+        Ok(())
+    }
+
+    /// A holder releases a lock that has to be held still.
+    fn hand_on(&self, name: &str, lock: &Lock, since: Instant) -> Result<(), Failure> {
+        if !lock.release().call()? {
+            return Err(broken("a lock was lost"));
+        }
+        self.say(format_args!(
+            "{name}'s lock is still held: the next server has released it {} ms later",
+            since.elapsed().as_millis()
+        ))?;
+        Ok(())
+    }
+
+    /// The next in line has to be `name`, with a token greater than that of the holder before.
+    fn next(
+        &self,
+        grants: &mpsc::Receiver<Granted>,
+        name: &str,
+        before: &Lock,
+    ) -> Result<Lock, Failure> {
+        let next = received(grants)?;
+        let lock = next.lock?;
+        if next.name != name || lock.token() <= before.token() {
+            return Err(broken("the lock was not handed over in order"));
+        }
+        self.say(format_args!(
+            "{name}, next in line, has the lock with a higher token: {}",
+            lock.token()
+        ))?;
+        Ok(lock)
+    }
+
+    /// Waits until `node` is active and so many others have a copy of everything.
+    fn until_copied(&self, node: &String, count: usize) -> Result<(), Failure> {
+        let client = client_of(node, "demo")?;
+        let asked = Instant::now();
+        while asked.elapsed() < LIMIT {
+            let status = client.status().call()?;
+            if status.role == Role::Active && status.standbys.len() == count {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(broken("the standbys have no copy"))
+    }
+
     /// Somebody writes to the protected resource; gives whether it was let in.
     fn write(&self, fence: &Fence, name: &str, token: Token) -> Result<bool, Failure> {
         match fence.check(KEY, token) {
@@ -215,12 +315,7 @@ impl Tour {
     }
 
     fn client(&self, name: &str) -> Result<Client, Failure> {
-        // What the environment says about other servers is not for this one.
-        let client = Client::builder()
-            .servers(self.address)
-            .name(name)
-            .secret("demo");
-        Ok(client.build()?)
+        client_of(self.address, name)
     }
 
     fn ask(&self, client: &Client, name: &'static str, grants: &mpsc::Sender<Granted>) {
@@ -260,10 +355,24 @@ impl Tour {
     }
 }
 
+fn client_of(servers: impl IntoServers, name: &str) -> Result<Client, Failure> {
+    // What the environment says about other servers and their secret is not for these.
+    let client = Client::builder().servers(servers).name(name).secret("demo");
+    Ok(client.build()?)
+}
+
 fn received(grants: &mpsc::Receiver<Granted>) -> Result<Granted, Failure> {
     grants
         .recv_timeout(LIMIT)
         .map_err(|_| broken("a released lock was not handed over"))
+}
+
+fn end(
+    node: Option<Server>,
+    how: impl FnOnce(Server) -> Result<(), ServerError>,
+) -> Result<(), Failure> {
+    node.map_or(Ok(()), how)
+        .map_err(|error| Failure::new(exit::FAILED, error))
 }
 
 /// Something happened that must not: a bug that the tour shows instead of a feature.

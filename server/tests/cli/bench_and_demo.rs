@@ -87,7 +87,7 @@ fn bench_is_bounded_in_time_against_a_frozen_server() {
 
 /// Goal: the tour tells what happens. Method: its order, its rising tokens and the refused one.
 #[test]
-fn demo_tells_a_queue_a_lease_and_a_fence() {
+fn demo_tells_a_queue_a_lease_a_fence_and_a_cluster() {
     let mut command = fairlock(["demo", "--fast"]);
     command.env("FAIRLOCK_SERVERS", "127.0.0.1:1");
     let outcome = outcome(command);
@@ -107,7 +107,14 @@ fn demo_tells_a_queue_a_lease_and_a_fence() {
         "frank has the lock",
         "accepted",
         "refused",
-        "the server stops",
+        "the others have a copy",
+        "is killed",
+        "anna's lock is still held",
+        "ben, next in line",
+        "told to stop",
+        "ben's lock is still held",
+        "chloe, next in line",
+        "the servers stop",
     ] {
         let at = rest
             .find(part)
