@@ -1,4 +1,17 @@
-//! Fair distributed locks with leases and fencing tokens.
+//! Fair distributed locks with leases and fencing tokens: a client, and a server to run inside a process.
+//!
+//! `Client` (feature `client`, on by default) works under any async runtime, with callbacks, and blocking
+//! (`blocking::Client`). `Server` (feature `server`) is one node; several with the same list of peers are a
+//! cluster (`ServerBuilder::cluster`): the first that lives is active, the others have a copy of its state
+//! and take over when it is gone. A client that is given the addresses of all nodes notices a pause at most.
+//!
+//! # What this does not promise
+//!
+//! A holder that stands still can wake up after its lease has ended and go on as if it had the lock. And
+//! there is no quorum: while the network is split both sides may have an active node, and what was granted
+//! in the last instant before a node died may be unknown to the one that takes over. So let the thing that
+//! is protected remember the highest [`Token`] it has seen and refuse smaller ones ([`Fence`] does it):
+//! tokens only ever rise, over takeovers too, and no two nodes give out the same one.
 
 #[cfg(feature = "client")]
 mod client;
