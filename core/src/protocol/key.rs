@@ -23,6 +23,14 @@ impl<'a> KeyRef<'a> {
         Ok(KeyRef(field))
     }
 
+    /// A text in which nothing has to be escaped, if its length is that of a key.
+    #[inline]
+    pub(super) fn of_plain_text(text: &'a [u8]) -> Option<Self> {
+        (1..=limits::KEY_BYTES)
+            .contains(&text.len())
+            .then_some(KeyRef(text))
+    }
+
     /// The next field of a line, if there is one.
     #[inline(always)]
     pub(super) fn next(fields: &mut Fields<'a>) -> Option<Result<Self, SpellingError>> {

@@ -109,14 +109,14 @@ impl Millis {
     #[allow(clippy::option_option)]
     pub(super) fn next_limited(fields: &mut Fields<'_>) -> Option<Option<Millis>> {
         match fields.number() {
-            Some(seconds) => Some(Millis::limited(seconds)),
+            Some(seconds) => Some(Millis::of_seconds(seconds)),
             None => fields.next().map(Millis::parse_limited),
         }
     }
 
     /// So many seconds, if they are allowed in a request.
     #[inline]
-    fn limited(seconds: u64) -> Option<Millis> {
+    pub(super) fn of_seconds(seconds: u64) -> Option<Millis> {
         let time = Millis(seconds.checked_mul(1000)?);
         (limits::TIME_MIN_MS..=limits::TIME_MAX_MS)
             .contains(&time.0)
@@ -170,7 +170,7 @@ impl Wait {
     pub(super) fn next(fields: &mut Fields<'_>) -> Option<Option<Wait>> {
         match fields.number() {
             Some(0) => Some(Some(Wait::Forever)),
-            Some(seconds) => Some(Millis::limited(seconds).map(Wait::For)),
+            Some(seconds) => Some(Millis::of_seconds(seconds).map(Wait::For)),
             None => fields.next().map(Wait::parse),
         }
     }
