@@ -11,7 +11,7 @@ use super::farewell;
 use super::state::{Node, Shared, now};
 use super::tls;
 use crate::engine::{ConnectionId, Time};
-use crate::protocol::{Code, Reply, Role, Split, limits, split};
+use crate::protocol::{Code, Reply, Request, Role, Split, limits, split};
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -246,6 +246,18 @@ impl Node {
         }
         let mut used = 0;
         loop {
+            if self.serves
+                && !first
+                && let Some((request, length)) = Request::parse_ahead(&bytes[used..])
+            {
+                used += length;
+                self.counters.lines += 1;
+                self.handle_request(now, id, &request);
+                if self.replies.len() >= ENOUGH_REPLIES {
+                    return (Stop::Pause, used);
+                }
+                continue;
+            }
             match split(&bytes[used..]) {
                 Split::Line { line, used: length } => {
                     used += length;
