@@ -1,8 +1,11 @@
 //! Where claims are found: the lock of a key, its holders and its queue, and the index of those who
 //! wait.
 
-use super::lock::{Claim, Lock, Place, Queue};
-use super::{Engine, NIL};
+use super::connections::Connection;
+use super::hash::SecretHash;
+use super::lock::{Claim, Lock, Place, Queue, Stage};
+use super::slab::Slab;
+use super::{Engine, NIL, SharedOwner};
 use crate::protocol::{ClientId, Key, KeyRef, Token};
 
 impl Engine {
@@ -137,9 +140,8 @@ impl Engine {
         self.claims[claim].next = NIL;
         self.waiting += 1;
         if let Some(hash) = self.request_hash(&self.claims[claim]) {
-            let mut requests = std::mem::take(&mut self.requests);
-            requests.insert(hash, claim, |claim| self.hash_of_request(claim));
-            self.requests = requests;
+            let index = Index::of(&self.claims, &self.connections, &self.owners, &self.hashes);
+            self.requests.insert(hash, claim, |claim| index.hash(claim));
         }
     }
 
@@ -147,9 +149,8 @@ impl Engine {
     /// `hash`.
     pub(super) fn unlink_waiter(&mut self, claim: u32, place: Place, hash: Option<u64>) {
         if let Some(hash) = hash {
-            let mut requests = std::mem::take(&mut self.requests);
-            requests.remove(hash, claim, |claim| self.hash_of_request(claim));
-            self.requests = requests;
+            let index = Index::of(&self.claims, &self.connections, &self.owners, &self.hashes);
+            self.requests.remove(hash, claim, |claim| index.hash(claim));
         }
         self.unlink(place);
         self.waiting -= 1;
@@ -178,14 +179,44 @@ impl Engine {
         }
     }
 
-    fn hash_of_request(&self, claim: u32) -> u64 {
-        self.request_hash(&self.claims[claim])
-            .expect("only claims that can be recognised are in the index")
-    }
-
     /// A claim and all behind it.
     pub(super) fn follow(&self, first: u32) -> impl Iterator<Item = u32> {
         let some = |claim: u32| (claim != NIL).then_some(claim);
         std::iter::successors(some(first), move |claim| some(self.claims[*claim].next))
+    }
+}
+
+/// What tells the hash of a claim in the index of those who wait, while that index is changed.
+struct Index<'a> {
+    claims: &'a Slab<Claim>,
+    connections: &'a Slab<Connection>,
+    owners: &'a Slab<SharedOwner>,
+    hashes: &'a SecretHash,
+}
+
+impl<'a> Index<'a> {
+    fn of(
+        claims: &'a Slab<Claim>,
+        connections: &'a Slab<Connection>,
+        owners: &'a Slab<SharedOwner>,
+        hashes: &'a SecretHash,
+    ) -> Index<'a> {
+        Index {
+            claims,
+            connections,
+            owners,
+            hashes,
+        }
+    }
+
+    fn hash(&self, claim: u32) -> u64 {
+        let claim = &self.claims[claim];
+        let owner = match claim.stage {
+            Stage::Attached { connection, .. } => self.connections[connection].owner,
+            Stage::Detached { owner, .. } | Stage::Held { owner, .. } => owner,
+        };
+        let client = self.owners[owner].owner.client.zip(claim.number());
+        let (client, number) = client.expect("only claims that can be recognised are in the index");
+        self.hashes.request(client, number)
     }
 }

@@ -26,6 +26,7 @@ impl Table {
         }
     }
 
+    #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let shard = &self.shards[self.shard_of(hash)];
         shard.find(hash, |number| is_it(*number)).copied()
@@ -38,6 +39,7 @@ impl Table {
         self.shards[shard].insert_unique(hash, number, |number| hash_of(*number));
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         let shard = self.shard_of(hash);
         let table = &mut self.shards[shard];
@@ -55,6 +57,7 @@ impl Table {
         self.shards.len()
     }
 
+    #[inline]
     pub(super) fn shard_of(&self, hash: u64) -> usize {
         (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)
     }
