@@ -38,6 +38,9 @@ const LEASE: Millis = Millis(30_000);
 const MILLION: usize = 1_000_000;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "pairs") {
+        return batches();
+    }
     uncontended();
     one_key();
     among_a_million();
@@ -332,5 +335,33 @@ fn lose_a_connection() {
         "{:<58}{:>9.1} ms",
         "a connection breaks on which 100000 requests wait",
         begin.elapsed().as_secs_f64() * 1e3,
+    );
+}
+
+/// As four pipelining clients ask: 64 requests at once, 256 keys held at any time.
+fn batches() {
+    let (mut engine, connection) = engine();
+    let text = keys(16_384);
+    let mut held = std::collections::VecDeque::new();
+    let mut number = 0;
+    time(
+        "acquire and release, 64 at once, 256 held",
+        20_000,
+        |step| {
+            let now = Time(step as u64 * 50);
+            for _ in 0..64 {
+                let key = key(&text, number % 16_384);
+                held.push_back((
+                    key,
+                    granted(acquire(&mut engine, now, connection, key, number)).token,
+                ));
+                number += 1;
+            }
+            if held.len() > 256 {
+                for (key, token) in held.drain(..64) {
+                    assert!(engine.release(now, key, token));
+                }
+            }
+        },
     );
 }

@@ -25,6 +25,9 @@ pub mod protocol;
 pub mod tls;
 
 #[cfg(feature = "client")]
+#[doc(hidden)]
+pub use client::measure;
+#[cfg(feature = "client")]
 pub use client::{
     Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, EventLoop,
     FollowMoves, HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending, Running, Status,

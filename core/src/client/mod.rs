@@ -22,6 +22,7 @@ mod event_loop;
 mod flow;
 mod instance;
 mod lock;
+pub mod measure;
 mod options;
 mod session;
 #[cfg(feature = "tls")]
