@@ -88,9 +88,9 @@ The token alone is printed on standard output. The lock is held until `fairlock 
 ends; `fairlock keep KEY TOKEN` lets the lease begin again. Exit code 75 if the lock was not had.";
 
 const BENCH_HELP: &str = "\
-Without --connections and --depth a fixed set of workloads runs one after the other, each for --seconds: one \
-connection one at a time, many connections, pipelined requests, and one hot key that is handed over. With them only \
-that one load runs. Ctrl+C ends it with the figures so far.";
+Without --workload all workloads run one after the other. The first four run for --seconds each; the others have a \
+size instead, which --count changes. With --connections or --depth alone a load of pairs runs with these. What is \
+measured on a machine that is busy with something else is said to be so. Ctrl+C ends it with the figures so far.";
 
 /// How to reach a server.
 #[derive(Args, Debug, Clone)]
@@ -254,13 +254,19 @@ pub(crate) struct Status {
 pub(crate) struct Bench {
     #[command(flatten)]
     pub(crate) connection: Connection,
-    /// How many connections [default: a set of workloads]
+    /// How many connections [default: as the workload says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000), allow_hyphen_values = true)]
     pub(crate) connections: Option<u32>,
-    /// How many requests are under way on each connection [default: a set of workloads]
+    /// How many requests are under way on each connection [default: as the workload says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), allow_hyphen_values = true)]
     pub(crate) depth: Option<u32>,
-    /// How long each workload runs
+    /// Which workloads run [default: all]
+    #[arg(long, value_name = "NAME,…", value_enum, value_delimiter = ',')]
+    pub(crate) workload: Vec<crate::bench::Name>,
+    /// How many keys are held, requests wait or leases end [default: as the workload says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000), allow_hyphen_values = true)]
+    pub(crate) count: Option<u32>,
+    /// How long each workload of pairs runs
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = bench_seconds, allow_hyphen_values = true)]
     pub(crate) seconds: Duration,
     /// Print JSON: one object with all workloads [default: a table]

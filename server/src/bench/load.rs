@@ -3,7 +3,7 @@
 
 use super::link::{Got, Link};
 use super::report::Figures;
-use super::{Kind, Workload};
+use super::workload::{Kind, Workload};
 use crate::exit::{self, Failure};
 use fairlock::protocol::{Key, Millis, Reply, Request, Tag, Token, Wait};
 use fairlock::tls::Connector;
@@ -84,7 +84,7 @@ impl<'a> Load<'a> {
         time: Duration,
         mut go_on: impl FnMut(Duration, u64) -> bool,
     ) -> Result<Figures, Failure> {
-        let mut sockets = Sockets::new(self.workload, &self.links).map_err(broken)?;
+        let mut sockets = Sockets::new(self.workload.depth == 1, &self.links).map_err(broken)?;
         let start = Instant::now();
         for number in 0..self.workers.len() {
             self.acquire(number, start);
@@ -149,6 +149,7 @@ impl<'a> Load<'a> {
             match one {
                 News::Granted(worker, token) => self.granted(worker, token, now)?,
                 News::Released(worker) => self.released(worker, now)?,
+                News::Pong => return Err(nonsense()),
                 News::Failed(failure) => return Err(failure),
             }
         }
@@ -220,14 +221,14 @@ impl<'a> Load<'a> {
     }
 }
 
-fn broken(error: io::Error) -> Failure {
+pub(super) fn broken(error: io::Error) -> Failure {
     Failure::new(
         exit::UNREACHABLE,
         format_args!("the connection broke: {error}"),
     )
 }
 
-fn nonsense() -> Failure {
+pub(super) fn nonsense() -> Failure {
     Failure::new(exit::FAILED, "the server sent a line that answers nothing")
 }
 
@@ -235,15 +236,17 @@ fn nonsense() -> Failure {
 pub(super) enum News {
     Granted(usize, Token),
     Released(usize),
+    Pong,
     Failed(Failure),
 }
 
 impl News {
-    fn of(reply: Option<Reply<'_>>) -> News {
+    pub(super) fn of(reply: Option<Reply<'_>>) -> News {
         let worker = |tag: Option<Tag>| tag.map_or(usize::MAX, |tag| tag.number as usize);
         News::Failed(match reply {
             Some(Reply::Granted { token, tag, .. }) => return News::Granted(worker(tag), token),
             Some(Reply::Released { ok: true, tag, .. }) => return News::Released(worker(tag)),
+            Some(Reply::Pong { .. }) => return News::Pong,
             Some(Reply::Released { .. }) => {
                 Failure::new(exit::LOST, "the server lost a lock of the load")
             }
@@ -263,16 +266,17 @@ impl News {
 /// A key of its own for each worker, or the one that all of them want.
 fn key(kind: Kind, number: usize) -> Key {
     let id = std::process::id();
-    let name = match kind {
-        Kind::OwnKeys => format!("bench:{id}:{number}"),
-        Kind::HotKey => format!("bench:{id}:hot"),
+    let name = if kind == Kind::HotKey {
+        format!("bench:{id}:hot")
+    } else {
+        format!("bench:{id}:{number}")
     };
     Key::encode(name.as_bytes()).expect("a short name is a key")
 }
 
 /// Which connections have something to read or take more to send. A lone one that has only one
 /// request under way is simply read from.
-struct Sockets {
+pub(super) struct Sockets {
     poll: Option<OwnedFd>,
     events: Vec<Event>,
     /// For each connection whether it is asked to take more.
@@ -280,9 +284,9 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn new(workload: &Workload, links: &[Link]) -> io::Result<Sockets> {
+    pub(super) fn new(one_at_a_time: bool, links: &[Link]) -> io::Result<Sockets> {
         let poll = match links {
-            [link] if workload.depth == 1 => {
+            [link] if one_at_a_time => {
                 link.set_patience(Some(CHECK))?;
                 None
             }
@@ -307,7 +311,7 @@ impl Sockets {
         })
     }
 
-    fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
+    pub(super) fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
         let Some(poll) = &self.poll else {
             ready.push(0);
             return Ok(());
@@ -330,7 +334,7 @@ impl Sockets {
     }
 
     /// Asks to be woken when the connection takes more, as long as it has more to send.
-    fn watch(&mut self, number: usize, link: &Link) -> io::Result<()> {
+    pub(super) fn watch(&mut self, number: usize, link: &Link) -> io::Result<()> {
         let Some(poll) = &self.poll else {
             return Ok(());
         };

@@ -1,7 +1,8 @@
 //! What a load has found out, as a table and as JSON.
 
 use super::load::News;
-use super::{Kind, Workload};
+use super::machine::Noise;
+use super::workload::{Kind, Workload};
 use crate::text::Table;
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -16,6 +17,9 @@ pub(super) struct Figures {
     /// How often each worker has had the hot key.
     pub(super) grants: Vec<u64>,
     pub(super) interrupted: bool,
+    /// Bytes of the server's memory for each key or waiting request.
+    pub(super) bytes_each: Option<f64>,
+    pub(super) noise: Noise,
     /// A buffer that the load uses again and again.
     pub(super) news: Vec<News>,
     /// Nanoseconds.
@@ -30,6 +34,8 @@ impl Figures {
             pairs: 0,
             grants: Vec::new(),
             interrupted: false,
+            bytes_each: None,
+            noise: Noise::default(),
             news: Vec::new(),
             latency: Histogram::new_with_bounds(1, minute, 3).expect("these bounds are allowed"),
         }
@@ -59,7 +65,12 @@ struct Row {
     seconds: f64,
     pairs: u64,
     pairs_per_second: f64,
-    latency_us: Latency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_us: Option<Latency>,
+    /// Of the server's memory, for each key or waiting request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_each: Option<f64>,
+    noise: NoiseRow,
     #[serde(skip_serializing_if = "Option::is_none")]
     fairness: Option<Fairness>,
 }
@@ -71,6 +82,31 @@ struct Latency {
     p99: f64,
     p999: f64,
     max: f64,
+}
+
+/// What else the machine did meanwhile, in percent of one core, and how far the fifths of the run lie
+/// apart, in percent of the middle one.
+#[derive(Serialize)]
+struct NoiseRow {
+    trustworthy: bool,
+    reasons: Vec<String>,
+    others_percent: Option<f64>,
+    stolen_percent: Option<f64>,
+    spread_percent: Option<f64>,
+}
+
+impl NoiseRow {
+    fn new(noise: &Noise) -> NoiseRow {
+        let percent = |share: Option<f64>| share.map(|share| (share * 1000.0).round() / 10.0);
+        let reasons = noise.reasons();
+        NoiseRow {
+            trustworthy: reasons.is_empty(),
+            reasons,
+            others_percent: percent(noise.others),
+            stolen_percent: percent(noise.stolen),
+            spread_percent: percent(noise.spread),
+        }
+    }
 }
 
 /// How evenly the hot key went round.
@@ -89,21 +125,24 @@ impl Row {
         Row {
             name: workload.name,
             latency_of: match workload.kind {
-                Kind::OwnKeys => "request",
-                Kind::HotKey => "hand-over",
+                Kind::OwnKeys | Kind::Held => "request",
+                Kind::HotKey | Kind::Queue => "hand-over",
+                Kind::Expiry => "lateness",
             },
             connections: workload.connections,
             depth: workload.depth,
             seconds,
             pairs: figures.pairs,
             pairs_per_second: (figures.pairs as f64 / seconds.max(1e-9)).round(),
-            latency_us: Latency {
+            latency_us: (!figures.latency.is_empty()).then(|| Latency {
                 p50: micros(0.5),
                 p90: micros(0.9),
                 p99: micros(0.99),
                 p999: micros(0.999),
                 max: figures.latency.max() as f64 / 1000.0,
-            },
+            }),
+            bytes_each: figures.bytes_each.map(f64::round),
+            noise: NoiseRow::new(&figures.noise),
             fairness: fairness.map(|(least, most)| Fairness {
                 workers: figures.grants.len(),
                 least_grants: *least,
@@ -141,21 +180,27 @@ pub(super) fn table(out: &mut impl Write, all: &[(&Workload, Figures)]) -> io::R
         ">P99.9",
         ">MAX",
         "OF",
+        "BYTES EACH",
     ]);
     let rows = rows(all);
     for row in &rows {
-        let latency = &row.latency_us;
+        let latency = |of: fn(&Latency) -> f64| match &row.latency_us {
+            Some(latency) => format!("{:.1}", of(latency)),
+            None => "-".to_owned(),
+        };
         table.push([
             row.name.to_owned(),
             row.connections.to_string(),
             row.depth.to_string(),
             thousands(row.pairs_per_second as u64),
-            format!("{:.1}", latency.p50),
-            format!("{:.1}", latency.p90),
-            format!("{:.1}", latency.p99),
-            format!("{:.1}", latency.p999),
-            format!("{:.1}", latency.max),
+            latency(|latency| latency.p50),
+            latency(|latency| latency.p90),
+            latency(|latency| latency.p99),
+            latency(|latency| latency.p999),
+            latency(|latency| latency.max),
             row.latency_of.to_owned(),
+            row.bytes_each
+                .map_or_else(|| "-".to_owned(), |bytes| bytes.to_string()),
         ]);
     }
     table.write(out)?;
@@ -166,6 +211,14 @@ pub(super) fn table(out: &mut impl Write, all: &[(&Workload, Figures)]) -> io::R
             fairness.workers,
             thousands(fairness.least_grants),
             thousands(fairness.most_grants)
+        )?;
+    }
+    for row in rows.iter().filter(|row| !row.noise.trustworthy) {
+        writeln!(
+            out,
+            "do not trust the figures of `{}`: {}",
+            row.name,
+            row.noise.reasons.join(", ")
         )?;
     }
     if all.iter().any(|(_, figures)| figures.interrupted) {
@@ -217,6 +270,7 @@ mod tests {
             kind: Kind::HotKey,
             connections: 2,
             depth: 1,
+            count: 0,
         };
         let mut figures = Figures::new();
         for micros in 1..=1000 {
@@ -226,10 +280,11 @@ mod tests {
         figures.time = Duration::from_millis(500);
         figures.grants = vec![499, 501];
         let row = Row::new(&workload, &figures);
+        let latency = row.latency_us.as_ref().expect("some were recorded");
         let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
-        assert!(near(row.latency_us.p50, 500.0), "{}", row.latency_us.p50);
-        assert!(near(row.latency_us.p99, 990.0), "{}", row.latency_us.p99);
-        assert!(near(row.latency_us.max, 1000.0), "{}", row.latency_us.max);
+        assert!(near(latency.p50, 500.0), "{}", latency.p50);
+        assert!(near(latency.p99, 990.0), "{}", latency.p99);
+        assert!(near(latency.max, 1000.0), "{}", latency.max);
         assert!(
             near(row.pairs_per_second, 2000.0),
             "{}",

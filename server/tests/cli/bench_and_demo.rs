@@ -7,16 +7,35 @@ use serde_json::Value;
 #[test]
 fn bench_runs_all_workloads_and_leaves_nothing_held() {
     let server = Server::start();
-    let outcome = server.does(&["bench", "--seconds", "0.2", "--json"]);
+    let outcome = server.does(&["bench", "--seconds", "0.2", "--count", "2000", "--json"]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
     let report: Value = serde_json::from_str(&outcome.out).expect("JSON");
     let workloads = report["workloads"].as_array().expect("workloads");
-    assert_eq!(workloads.len(), 4);
+    let names: Vec<&str> = workloads
+        .iter()
+        .filter_map(|row| row["name"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "single",
+            "connections",
+            "pipelined",
+            "hot-key",
+            "held",
+            "queue",
+            "expiry"
+        ]
+    );
     for workload in workloads {
         assert!(
             workload["pairs"].as_u64().is_some_and(|pairs| pairs > 0),
             "{workload}"
         );
+        assert!(workload["noise"]["trustworthy"].is_boolean());
+        if workload["name"] == "held" {
+            continue;
+        }
         let latency = |name: &str| workload["latency_us"][name].as_f64().expect("a latency");
         assert!(
             latency("p50") > 0.0
@@ -32,8 +51,53 @@ fn bench_runs_all_workloads_and_leaves_nothing_held() {
         grants[1] - grants[0] <= 1,
         "the hot key goes round in order: {fairness}"
     );
+    let sizes: Vec<_> = workloads[4..].iter().map(|row| &row["pairs"]).collect();
+    assert_eq!(sizes, [2000, 2000, 2000]);
     let list: Value = serde_json::from_str(&server.does(&["locks", "--json"]).out).expect("JSON");
     assert_eq!(list["count"], 0);
+}
+
+#[test]
+fn bench_says_what_a_key_and_a_waiting_request_cost_a_server_on_this_machine() {
+    let server = Server::start();
+    let outcome = server.does(&[
+        "bench",
+        "--workload",
+        "held,queue",
+        "--count",
+        "20000",
+        "--json",
+    ]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let report: Value = serde_json::from_str(&outcome.out).expect("JSON");
+    for workload in report["workloads"].as_array().expect("workloads") {
+        let bytes = workload["bytes_each"].as_f64().expect("a number");
+        assert!((20.0..1000.0).contains(&bytes), "{workload}");
+    }
+}
+
+#[test]
+fn bench_says_when_other_processes_spoil_its_figures() {
+    let server = Server::start();
+    let busy = std::sync::atomic::AtomicBool::new(true);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // This test is another process than the bench.
+            while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let outcome = server.does(&["bench", "--workload", "single", "--seconds", "1"]);
+        busy.store(false, std::sync::atomic::Ordering::Relaxed);
+        outcome
+    });
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert!(
+        outcome
+            .out
+            .contains("do not trust the figures of `single`: other processes used"),
+        "{outcome:?}"
+    );
 }
 
 #[test]
