@@ -25,6 +25,10 @@ pub(super) struct Peer {
     /// Since when its silence counts.
     since: Time,
     contact: Contact,
+    /// When the latest connection to it was made.
+    connected: Option<Time>,
+    /// How many in a row have ended at once.
+    quick_losses: u32,
     /// Nothing was heard of it yet, or a connection has ended and what it said after that was lost.
     missed: bool,
     /// A fresh connection is being made.
@@ -37,6 +41,9 @@ pub(super) struct Peer {
     pub(super) complete_since: Option<Time>,
 }
 
+/// After so many connections that have ended at once, the next one waits.
+const QUICK_LOSSES: u32 = 3;
+
 impl Peer {
     pub(super) fn new(now: Time) -> Peer {
         Peer {
@@ -44,6 +51,8 @@ impl Peer {
             heard: None,
             since: now,
             contact: Contact::Open,
+            connected: None,
+            quick_losses: 0,
             missed: true,
             dialing: false,
             dialed_before_sleep: false,
@@ -59,11 +68,38 @@ impl Peer {
         self.missed = false;
     }
 
+    /// It said something that is not about itself: it lives, as it did before.
+    pub(super) fn speak(&mut self, now: Time) {
+        if self.heard.is_some() && self.contact == Contact::Open {
+            self.since = now;
+        }
+    }
+
     /// A connection with it has ended.
     pub(super) fn lose(&mut self) {
         self.missed = true;
         if self.contact == Contact::Open && self.heard.is_some() {
             self.contact = Contact::Doubted;
+        }
+    }
+
+    /// When to connect again after a connection to it has ended: at once, but where it ends again and
+    /// again as soon as it is made, because another process calls itself the same node or what is said
+    /// is not understood, only once in a `pause`.
+    pub(super) fn redial_at(&mut self, now: Time, pause: Millis) -> Time {
+        if self
+            .connected
+            .take()
+            .is_some_and(|at| now < at.after(pause))
+        {
+            self.quick_losses = self.quick_losses.saturating_add(1);
+        } else {
+            self.quick_losses = 0;
+        }
+        if self.quick_losses > QUICK_LOSSES {
+            now.after(pause)
+        } else {
+            now
         }
     }
 
@@ -83,7 +119,8 @@ impl Peer {
     }
 
     /// A fresh connection was made: somebody is there, and will speak.
-    pub(super) fn connect(&mut self) {
+    pub(super) fn connect(&mut self, now: Time) {
+        self.connected = Some(now);
         self.dialing = false;
         self.dialed_before_sleep = false;
         self.contact = Contact::Open;

@@ -12,6 +12,7 @@ use crate::protocol::Millis;
 impl Roles {
     pub(super) fn settle(&mut self, now: Now) {
         self.connect_again(now);
+        self.give_up_writing(now);
         self.try_disk(now);
         // Each rule leads to another state, and none back within one moment, so this ends.
         for _ in 0..8 {
@@ -45,8 +46,25 @@ impl Roles {
     pub(super) fn try_disk(&mut self, now: Now) {
         if self.disk_failed.is_some_and(|at| at <= now.time) {
             self.disk_failed = Some(now.time.after(Millis(1000)));
-            let term = self.disk_term.max(1);
-            self.effects.push_back(Effect::WriteTerm { term });
+            // One that has not come back yet will tell just as well.
+            if self.writing.is_none() {
+                self.write_term(now, self.disk_term.max(1));
+            }
+        }
+    }
+
+    pub(super) fn write_term(&mut self, now: Now, term: u32) {
+        self.writing.get_or_insert((now.time, term));
+        self.effects.push_back(Effect::WriteTerm { term });
+    }
+
+    /// A disk that does not answer is as good as one that fails; if it answers after all, it works again.
+    fn give_up_writing(&mut self, now: Now) {
+        if self.disk_failed.is_none()
+            && let Some((begun, term)) = self.writing
+            && now.time >= begun.after(self.timing.failure_timeout)
+        {
+            self.disk_is_no_use(now, term);
         }
     }
 
@@ -208,7 +226,7 @@ impl Roles {
         }
         let spare = self.spare_term.filter(|spare| *spare >= term);
         if spare.is_none() {
-            self.effects.push_back(Effect::WriteTerm { term });
+            self.write_term(now, term);
         }
         self.state = State::Candidate(Candidate {
             round,
@@ -268,6 +286,7 @@ impl Roles {
             raising: None,
             handoff: None,
             doubt: None,
+            met: None,
             raised: None,
             refused: 0,
             stop_until: None,

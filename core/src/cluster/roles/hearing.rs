@@ -51,7 +51,11 @@ impl Roles {
     }
 
     pub(super) fn hear_beat(&mut self, now: Now, place: usize, beat: Beat) {
-        self.known_term = self.known_term.max(beat.term);
+        // Where both serve with one term, the next one has to be above what either has used of it.
+        let both_use = beat.stage == Stage::Active
+            && matches!(self.state, State::Active(active) if active.term == beat.term);
+        let used = beat.term.saturating_add(u32::from(both_use));
+        self.known_term = self.known_term.max(used);
         let own_stream = self.copy.stream;
         let serves = matches!(self.state, State::Active(_));
         let (_, peer) = &mut self.peers[place];
@@ -136,11 +140,12 @@ impl Roles {
         if spare.is_some() {
             self.send_handoff(from, number, Handoff::Ready);
         } else {
-            self.effects.push_back(Effect::WriteTerm { term });
+            self.write_term(now, term);
         }
     }
 
     pub(super) fn term_written(&mut self, now: Now, term: u32) {
+        self.writing = None;
         if self.disk_failed.take().is_some() {
             // Whatever waited for the disk begins anew.
             self.next_beat = now.time;
@@ -177,6 +182,11 @@ impl Roles {
     }
 
     pub(super) fn term_failed(&mut self, now: Now, term: u32) {
+        self.writing = None;
+        self.disk_is_no_use(now, term);
+    }
+
+    pub(super) fn disk_is_no_use(&mut self, now: Now, term: u32) {
         if self.disk_failed.is_none() {
             self.effects
                 .push_back(Effect::Note(Note::CannotWrite(term)));

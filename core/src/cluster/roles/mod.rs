@@ -54,6 +54,8 @@ pub struct Roles {
     has_state: bool,
     /// When to try the disk again, after it failed.
     disk_failed: Option<Time>,
+    /// Since when a term is being written, and which.
+    writing: Option<(Time, u32)>,
     /// After a sleep: until when it does not take over from anybody.
     sleepy_until: Option<Time>,
     accepted: Option<Accepted>,
@@ -107,6 +109,7 @@ impl Roles {
             spare_term: None,
             has_state: beginning.copy != Copy::default(),
             disk_failed: None,
+            writing: None,
             sleepy_until: None,
             accepted: None,
             preempt: Preempt::new(timing),
@@ -134,7 +137,16 @@ impl Roles {
             Event::Tick => {}
             Event::Heard { from, message } => self.hear(now, from, message),
             Event::Relinked { .. } => {}
-            Event::Lost { peer } | Event::Doubted { peer } => {
+            Event::Lost { peer } => {
+                if let Some(place) = self.place(peer) {
+                    let heartbeat = self.timing.heartbeat;
+                    let peer = &mut self.peers[place].1;
+                    peer.lose();
+                    let again = peer.redial_at(now.time, heartbeat);
+                    self.connect_at[place] = Some(again);
+                }
+            }
+            Event::Doubted { peer } => {
                 if let Some(place) = self.place(peer) {
                     self.peers[place].1.lose();
                     self.connect_at[place] = Some(now.time);
@@ -152,7 +164,7 @@ impl Roles {
             }
             Event::Connected { peer } => {
                 if let Some(place) = self.place(peer) {
-                    self.peers[place].1.connect();
+                    self.peers[place].1.connect(now.time);
                     self.connect_at[place] = None;
                     if let State::Active(Active {
                         doubt: Some(doubt), ..
@@ -190,6 +202,14 @@ impl Roles {
         self.looked = now.time;
     }
 
+    /// A peer says something that is not about roles. It may have much of that to say before the next
+    /// beat, and is not silent meanwhile.
+    pub fn spoke(&mut self, now: Now, from: Slot) {
+        if let Some(place) = self.place(from) {
+            self.peers[place].1.speak(now.time);
+        }
+    }
+
     /// What is to be done. Take all after every event.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
@@ -217,6 +237,10 @@ impl Roles {
             .chain(beat)
             .chain(self.disk_failed)
             .chain(self.sleepy_until)
+            .chain(
+                self.writing
+                    .map(|(begun, _)| begun.after(self.timing.failure_timeout)),
+            )
             // What was due by then has been looked at, whether anything came of it or not.
             .filter(|time| *time > self.looked && self.state != State::Gone)
             .min()
@@ -260,7 +284,9 @@ impl Roles {
     #[must_use]
     pub fn active(&self) -> Option<Slot> {
         match self.state {
-            State::Following { active, .. } => Some(active),
+            State::Following { active, .. } => {
+                Some(active).filter(|slot| self.place(*slot).is_some())
+            }
             State::Active(_) => Some(self.own),
             State::Leaving { successor, .. } => successor,
             State::Looking { .. } | State::Candidate(_) | State::Gone => None,
@@ -362,6 +388,12 @@ impl Roles {
 
     fn peer(&self, slot: Slot) -> Option<&Peer> {
         self.place(slot).map(|place| &self.peers[place].1)
+    }
+
+    /// Whether there is a connection to a peer over which it can be told something.
+    fn is_linked(&self, slot: Slot) -> bool {
+        let place = self.place(slot);
+        place.is_some_and(|place| self.connect_at[place].is_none())
     }
 
     fn lives(&self, now: Now, peer: &Peer) -> bool {

@@ -11,10 +11,19 @@ impl Roles {
     /// What an active node has to look at.
     pub(super) fn serve(&mut self, now: Now, mut active: Active) {
         if let Some(other) = self.other_active(now, &active) {
-            let unconfirmed_only = active.doubt.is_some();
-            self.give_up(now, other, unconfirmed_only);
+            let until = *active
+                .met
+                .get_or_insert(now.time.after(self.timing.failure_timeout));
+            if self.is_linked(other) || now.time >= until {
+                let unconfirmed_only = active.doubt.is_some();
+                self.give_up(now, other, unconfirmed_only);
+            } else {
+                // What it has to give would be lost, so it stands still until it can.
+                self.state = State::Active(active);
+            }
             return;
         }
+        active.met = None;
         if let Some(doubt) = active.doubt {
             // One that counted as dead before the sleep may have started since.
             let all_spoke = self.peers.iter().all(|(_, peer)| !peer.owes_word());
@@ -32,7 +41,7 @@ impl Roles {
             match self.next_term(now) {
                 Some(term) => {
                     active.raising = Some(term);
-                    self.effects.push_back(Effect::WriteTerm { term });
+                    self.write_term(now, term);
                 }
                 None => self.effects.push_back(Effect::Note(Note::TermsUsedUp)),
             }
@@ -99,9 +108,16 @@ impl Roles {
         }
         let relief = active.stop_until.is_some() || self.disk_failed.is_some();
         let successor = if relief {
-            self.successors(now)
-                .map(|(slot, _)| slot)
-                .find(|slot| active.refused & slot.bit() == 0)
+            let untried = |slot: &Slot| active.refused & slot.bit() == 0;
+            let able: Vec<Slot> = self.successors(now).map(|(slot, _)| slot).collect();
+            if active.stop_until.is_some_and(|until| now.time < until) && !able.iter().any(untried)
+            {
+                // Every one was asked in vain, and there is time to ask again.
+                active.refused = 0;
+                able.first().copied()
+            } else {
+                able.into_iter().find(untried)
+            }
         } else if self.timing.preempt {
             self.successors(now)
                 .filter(|(slot, since)| {
@@ -190,6 +206,7 @@ impl Roles {
             .map(|handoff| handoff.until)
             .into_iter()
             .chain(active.doubt.map(|doubt| doubt.until))
+            .chain(active.met)
             .chain(active.stop_until)
             .chain(preempts)
             .chain(active.raised.map(|at| at.after(self.timing.heartbeat)))
@@ -199,10 +216,13 @@ impl Roles {
     pub(super) fn update_stance(&mut self) {
         let stance = match self.state {
             State::Looking { .. } | State::Candidate(_) => Stance::Park,
+            // A list that is longer elsewhere may have nodes that this one cannot name to its clients.
+            State::Following { active, .. } if self.place(active).is_none() => Stance::Park,
             State::Following { active, .. } => Stance::Redirect(active),
             State::Active(active) => {
                 let behind = self.known_term > active.term;
-                if active.is_handing_over() || behind || active.doubt.is_some() {
+                let met = active.met.is_some();
+                if active.is_handing_over() || behind || active.doubt.is_some() || met {
                     Stance::Freeze
                 } else {
                     Stance::Serve

@@ -48,6 +48,9 @@ pub(super) struct Active {
     pub(super) handoff: Option<Round>,
     /// After a sleep.
     pub(super) doubt: Option<Doubt>,
+    /// It has met an active node to which it has to give up its place, and has no connection to it yet:
+    /// until when it waits for one.
+    pub(super) met: Option<Time>,
     /// A successor that was asked in vain, bits.
     pub(super) refused: u16,
     /// Once it was told to stop: until when it looks for a successor.

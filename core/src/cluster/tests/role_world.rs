@@ -34,6 +34,8 @@ pub(super) struct World {
     pub(super) nodes: Vec<Option<Node>>,
     pub(super) disks: Vec<u32>,
     pub(super) disk_broken: Vec<bool>,
+    /// Writes neither end nor fail.
+    pub(super) disk_hangs: Vec<bool>,
     pub(super) incarnations: u64,
     pub(super) cuts: BTreeSet<(usize, usize)>,
     /// By time of arrival and number: to, from, what.
@@ -53,6 +55,7 @@ impl World {
             nodes: (0..size).map(|_| None).collect(),
             disks: vec![0; size],
             disk_broken: vec![false; size],
+            disk_hangs: vec![false; size],
             incarnations: 0,
             cuts: BTreeSet::new(),
             packets: BTreeMap::new(),
@@ -307,7 +310,11 @@ impl World {
         if node.asleep {
             return;
         }
-        for term in std::mem::take(&mut node.written) {
+        let written = match self.disk_hangs[index] {
+            true => Vec::new(),
+            false => std::mem::take(&mut node.written),
+        };
+        for term in written {
             if self.disk_broken[index] {
                 self.give(index, Event::TermFailed { term });
             } else {

@@ -1,7 +1,7 @@
 //! Goal: whatever the network and the nodes go through, roles come out as behaviour 3 says.
 //! Method: whole clusters of `Roles` over a simulated network, some faults by hand and many by seed.
 
-use super::role_world::{MS, SECOND, World};
+use super::role_world::{MS, Packet, SECOND, World};
 use crate::cluster::*;
 use crate::engine::Time;
 
@@ -358,6 +358,67 @@ fn a_node_that_cannot_write_its_term_leaves_the_place_to_another() {
     world.disk_broken[1] = false;
     world.until_serves(1, 10 * SECOND);
     world.settled("a full disk");
+}
+
+#[test]
+fn a_node_whose_disk_hangs_leaves_the_place_to_another() {
+    let mut world = cluster(3);
+    world.disk_hangs[1] = true;
+    world.crash(0);
+    let took = world.until_serves(2, 3 * SECOND);
+    assert!((1000 * MS..1300 * MS).contains(&took), "{took}");
+    assert!(world.notes.iter().any(|note| note.contains("cannot write")));
+    let writes = world.nodes[1].as_ref().map(|node| node.written.len());
+    world.run(5 * SECOND);
+    let later = world.nodes[1].as_ref().map(|node| node.written.len());
+    assert_eq!(
+        (writes, later),
+        (Some(1), Some(1)),
+        "one waits, and no others behind it"
+    );
+    world.disk_hangs[1] = false;
+    world.until_serves(1, 10 * SECOND);
+    world.settled("a disk that hung");
+}
+
+#[test]
+fn an_active_node_that_is_not_in_the_own_list_is_nobody_to_send_clients_to() {
+    let mut world = World::new(2, 1);
+    world.start(1);
+    let told = Message::Beat(Beat {
+        incarnation: 99,
+        stage: Stage::Standby,
+        active: Some((Slot(7), 1)),
+        ..Beat::default()
+    });
+    let (from, message) = (Slot(0), told);
+    world.give(1, Event::Heard { from, message });
+    let node = world.nodes[1].as_ref().expect("it lives");
+    assert_eq!(
+        (node.roles.stance(), node.roles.active()),
+        (Stance::Park, None)
+    );
+}
+
+/// Goal: two processes that call themselves the same node do not take the link from each other as fast
+/// as they can.
+#[test]
+fn links_that_end_as_soon_as_they_are_made_are_made_again_with_pauses() {
+    let mut world = cluster(2);
+    let peer = Slot(0);
+    let dials = |world: &mut World| {
+        world.packets.clear();
+        world.give(1, Event::Lost { peer });
+        let dialled = world
+            .packets
+            .values()
+            .any(|(to, _, packet)| *to == 1 && matches!(packet, Packet::Connected));
+        world.packets.clear();
+        world.give(1, Event::Connected { peer });
+        dialled
+    };
+    let at_once: Vec<bool> = (0..6).map(|_| dials(&mut world)).collect();
+    assert_eq!(at_once, [true, true, true, true, false, false]);
 }
 
 #[test]
