@@ -27,8 +27,6 @@ pub(super) struct Feeds {
     stream: Stream,
     /// The number of the last change.
     sequence: u64,
-    /// Changes were not told while nobody followed.
-    untold: bool,
     feeds: Vec<Feed>,
 }
 
@@ -58,13 +56,15 @@ impl Feeds {
         engine.record_changes(Recording::Nothing);
     }
 
-    /// A new period of being active begins.
+    /// A new period of being active begins. Changes count from now on, whether anybody follows or not:
+    /// another node that was active meanwhile has to be told of some.
     pub(super) fn begin(&mut self, engine: &mut Engine, stream: Stream) {
         *self = Feeds {
             stream,
             ..Feeds::new(self.recording)
         };
         engine.record_changes(Recording::Nothing);
+        engine.record_changes(self.recording);
     }
 
     pub(super) fn sequence(&self) -> u64 {
@@ -78,13 +78,6 @@ impl Feeds {
     /// A standby asks for the whole state.
     pub(super) fn join(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing, to: Slot) {
         self.tell(now, engine, out);
-        if self.feeds.is_empty() {
-            engine.record_changes(self.recording);
-            if std::mem::take(&mut self.untold) {
-                // Whoever had confirmed the last number does not have this state.
-                self.sequence += 1;
-            }
-        }
         self.feeds.retain(|feed| feed.to != to);
         self.feeds.push(Feed {
             to,
@@ -102,12 +95,8 @@ impl Feeds {
     }
 
     /// The connection to a standby is gone, and with it what was under way.
-    pub(super) fn lose(&mut self, engine: &mut Engine, to: Slot) {
+    pub(super) fn lose(&mut self, to: Slot) {
         self.feeds.retain(|feed| feed.to != to);
-        if self.feeds.is_empty() {
-            engine.record_changes(Recording::Nothing);
-            self.untold = true;
-        }
     }
 
     pub(super) fn applied(&mut self, from: Slot, stream: Stream, sequence: u64) {

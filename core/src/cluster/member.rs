@@ -82,6 +82,8 @@ pub struct Member {
     releases: Releases,
     /// The latest grants and their numbers, as long as no standby has confirmed them.
     unconfirmed: VecDeque<(u64, ForeignGrant)>,
+    /// Tokens that were given back elsewhere and are to be ended here as soon as the node serves.
+    given_back: Vec<Token>,
     outputs: VecDeque<Output>,
 }
 
@@ -136,6 +138,7 @@ impl Member {
             copier: Copier::default(),
             releases: Releases::default(),
             unconfirmed: VecDeque::new(),
+            given_back: Vec::new(),
             outputs: VecDeque::new(),
         };
         member.carry_out(now, engine);
@@ -177,6 +180,12 @@ impl Member {
         self.outputs.pop_front()
     }
 
+    /// Whether there is something to be done.
+    #[must_use]
+    pub fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// Takes the frames that are to be sent to a peer now. What was not taken is what counts as its
     /// backlog, so take only what a socket is ready for.
     pub fn take_frames(&mut self, to: Slot, into: &mut Vec<u8>) {
@@ -215,7 +224,7 @@ impl Member {
         match event {
             Event::Connected { peer } => {
                 // What was under way over the connection before is lost.
-                self.feeds.lose(engine, peer);
+                self.feeds.lose(peer);
                 self.outgoing.set_open(peer, true);
                 if self.copier.active() == Some(peer) {
                     self.ask(now, peer);
@@ -223,7 +232,7 @@ impl Member {
             }
             Event::Lost { peer } | Event::Refused { peer } => {
                 self.outgoing.set_open(peer, false);
-                self.feeds.lose(engine, peer);
+                self.feeds.lose(peer);
             }
             Event::Relinked { peer } => {
                 if self.copier.active() == Some(peer) {
@@ -245,6 +254,7 @@ impl Member {
         }
         self.roles.handle(now, event);
         self.carry_out(now, engine);
+        self.end_given_back(now, engine);
         self.ask_again(now);
     }
 
@@ -260,6 +270,7 @@ impl Member {
         engine: &mut Engine,
     ) -> Result<(), FrameError> {
         let frame = Frame::decode(body, now.time)?;
+        self.roles.spoke(now, from);
         let follows = self.copier.active() == Some(from);
         match frame {
             Frame::Roles(message) => {
@@ -277,6 +288,7 @@ impl Member {
             }
             Frame::Dump { changes } if follows => {
                 let taken = self.copier.part(now.time, engine, &changes);
+                self.saw_tokens(now, engine);
                 self.taken(now, from, taken);
             }
             Frame::Whole if follows => {
@@ -305,19 +317,16 @@ impl Member {
                 }
             }
             Frame::Given { grants } if self.serves() => {
-                for grant in &grants {
-                    if let Some(foreign) = foreign(grant) {
-                        engine.merge(now.time, &foreign);
+                let released = self.releases.remembered(now.time);
+                for foreign in grants.iter().filter_map(foreign) {
+                    engine.merge(now.time, &foreign);
+                    if released.contains(&foreign.token) {
+                        self.given_back.push(foreign.token);
                     }
                 }
-                self.end_known_releases(now, engine);
+                self.saw_tokens(now, engine);
             }
-            Frame::Ended { tokens } if self.serves() => {
-                let ended = tokens.into_iter().collect();
-                for unknown in engine.end_tokens(now.time, &ended) {
-                    self.releases.remember(now.time, unknown);
-                }
-            }
+            Frame::Ended { tokens } if self.serves() => self.given_back.extend(tokens),
             // What came for another role than this node has by now.
             Frame::Begin { .. }
             | Frame::Dump { .. }
@@ -327,6 +336,7 @@ impl Member {
             | Frame::Ended { .. } => {}
         }
         self.carry_out(now, engine);
+        self.end_given_back(now, engine);
         Ok(())
     }
 
@@ -401,7 +411,7 @@ impl Member {
                     to,
                     unconfirmed_only,
                 } => self.give(now, engine, to, unconfirmed_only),
-                Effect::Retire => self.retire(engine),
+                Effect::Retire => self.retire(now, engine),
                 Effect::Freeze => {
                     self.note_changes(now, engine);
                     let sequence = self.feeds.sequence();
@@ -424,18 +434,17 @@ impl Member {
     fn lead(&mut self, now: Now, engine: &mut Engine, term: u32, origin: Origin) {
         self.copier.end();
         self.open_term(engine, term);
-        self.feeds.begin(
-            engine,
-            Stream {
-                term,
-                slot: self.members.own().0,
-            },
-        );
         self.unconfirmed.clear();
         self.releases.begin();
         let exact = origin == Origin::Handoff;
         engine.resume(now.time, self.settings.takeover_grace, exact);
-        self.end_known_releases(now, engine);
+        let slot = self.members.own().0;
+        self.feeds.begin(engine, Stream { term, slot });
+        // Grants that came with the copy may have been released here before.
+        let released = self.releases.remembered(now.time);
+        if !released.is_empty() {
+            engine.end_tokens(now.time, released);
+        }
     }
 
     fn open_term(&mut self, engine: &mut Engine, term: u32) {
@@ -478,13 +487,16 @@ impl Member {
                 self.outgoing.frame(now.time, to, &Frame::Ended { tokens });
             }
         }
-        self.retire(engine);
+        self.retire(now, engine);
     }
 
     /// This node is the active one no longer.
-    fn retire(&mut self, engine: &mut Engine) {
+    fn retire(&mut self, now: Now, engine: &mut Engine) {
         self.feeds.end(engine);
         self.unconfirmed.clear();
+        for token in self.given_back.drain(..) {
+            self.releases.remember(now.time, token);
+        }
         engine.resign();
     }
 
@@ -523,11 +535,31 @@ impl Member {
     }
 
     fn copied(&mut self, now: Now, engine: &Engine) {
+        self.saw_tokens(now, engine);
+        self.roles.handle(now, Event::Copied(self.copier.copy()));
+    }
+
+    /// The next own term is above that of every token that came from elsewhere.
+    fn saw_tokens(&mut self, now: Now, engine: &Engine) {
         if let Some(token) = engine.highest_token() {
             let term = term_of(token);
+            let used_by_both =
+                self.roles.serving_term() == Some(term) && slot_of(token) != self.members.own();
+            let term = term + u32::from(used_by_both);
             self.roles.handle(now, Event::TermSeen { term });
         }
-        self.roles.handle(now, Event::Copied(self.copier.copy()));
+    }
+
+    /// Ends what was given back at another node that was active. The next in the queue gets a token at
+    /// once, so this waits until there is a term above all that the other node has used.
+    fn end_given_back(&mut self, now: Now, engine: &mut Engine) {
+        if self.given_back.is_empty() || self.roles.stance() != Stance::Serve {
+            return;
+        }
+        let ended = self.given_back.drain(..).collect();
+        for unknown in engine.end_tokens(now.time, &ended) {
+            self.releases.remember(now.time, unknown);
+        }
     }
 
     /// Hands the changes to the feeds and remembers of them what another active node would have to
@@ -539,7 +571,7 @@ impl Member {
             match change {
                 Change::Granted { .. } => {
                     if self.unconfirmed.len() == MOST_UNCONFIRMED {
-                        self.unconfirmed.pop_front();
+                        forget_ended(&mut self.unconfirmed, engine);
                     }
                     self.unconfirmed
                         .extend(foreign(change).map(|grant| (number, grant)));
@@ -575,14 +607,17 @@ impl Member {
             self.carry_out(now, engine);
         }
     }
+}
 
-    /// Grants that came from elsewhere may have been released here before.
-    fn end_known_releases(&mut self, now: Now, engine: &mut Engine) {
-        let known = self.releases.remembered(now.time);
-        if !known.is_empty() {
-            engine.end_tokens(now.time, &known);
-        }
-    }
+/// Makes room among the grants that no standby has confirmed: first those go that have ended, and if
+/// that is not enough, the oldest.
+fn forget_ended(unconfirmed: &mut VecDeque<(u64, ForeignGrant)>, engine: &Engine) {
+    unconfirmed.retain(|(_, foreign)| {
+        let (key, token) = (foreign.key.as_ref(), foreign.token);
+        engine.grant_of(key, token).is_some()
+    });
+    let surplus = unconfirmed.len().saturating_sub(MOST_UNCONFIRMED / 2);
+    unconfirmed.drain(..surplus);
 }
 
 fn term_of(token: Token) -> u32 {

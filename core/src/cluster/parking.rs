@@ -46,7 +46,7 @@ pub enum Full {
 const PARKED_BYTES: usize = 256 << 20;
 
 /// What a request takes beside its line.
-const OVERHEAD_BYTES: usize = 200;
+const OVERHEAD_BYTES: usize = 250;
 
 /// Requests that wait for an active node, in the order in which they came.
 #[derive(Debug)]
@@ -56,7 +56,8 @@ pub struct Parking {
     /// By the order in which they came.
     parked: BTreeMap<u64, (Parked, Time)>,
     deadlines: BTreeSet<(Time, u64)>,
-    counts: BTreeMap<(u32, u32), u32>,
+    /// The numbers of those of each connection.
+    connections: BTreeMap<(u32, u32), BTreeSet<u64>>,
     bytes: usize,
     next: u64,
     handing_over: bool,
@@ -71,7 +72,7 @@ impl Parking {
             limit,
             parked: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            counts: BTreeMap::new(),
+            connections: BTreeMap::new(),
             bytes: 0,
             next: 0,
             handing_over: false,
@@ -109,11 +110,10 @@ impl Parking {
         if self.bytes + line.len() + OVERHEAD_BYTES > PARKED_BYTES {
             return Err(Full::Bytes);
         }
-        let count = self.counts.entry(of(connection)).or_default();
-        if *count >= self.limit {
+        let known = self.connections.get(&of(connection));
+        if known.map_or(0, BTreeSet::len) >= self.limit as usize {
             return Err(Full::Connection(self.limit));
         }
-        *count += 1;
         self.bytes += line.len() + OVERHEAD_BYTES;
         let most = now.after(self.timeout);
         let until = match request {
@@ -135,6 +135,8 @@ impl Parking {
         };
         let number = self.next;
         self.next += 1;
+        let own = self.connections.entry(of(connection)).or_default();
+        own.insert(number);
         let parked = Parked {
             connection,
             line: line.into(),
@@ -147,25 +149,20 @@ impl Parking {
 
     /// A connection is gone, and with it what it had asked for.
     pub fn disconnect(&mut self, connection: ConnectionId) {
-        if self.counts.remove(&of(connection)).is_none() {
-            return;
-        }
-        let (deadlines, bytes) = (&mut self.deadlines, &mut self.bytes);
-        self.parked.retain(|number, (parked, until)| {
-            let stays = parked.connection != connection;
-            if !stays {
-                deadlines.remove(&(*until, *number));
-                *bytes -= parked.line.len() + OVERHEAD_BYTES;
+        let numbers = self.connections.remove(&of(connection));
+        for number in numbers.into_iter().flatten() {
+            if let Some((parked, until)) = self.parked.remove(&number) {
+                self.deadlines.remove(&(until, number));
+                self.bytes -= parked.line.len() + OVERHEAD_BYTES;
             }
-            stays
-        });
+        }
     }
 
     /// The next one in the order in which they came: to be served or sent elsewhere.
     pub fn pop(&mut self) -> Option<Parked> {
         let (number, (parked, until)) = self.parked.pop_first()?;
         self.deadlines.remove(&(until, number));
-        self.uncount(&parked);
+        self.forget(&parked, number);
         Some(parked)
     }
 
@@ -180,7 +177,7 @@ impl Parking {
         let (until, number) = *self.deadlines.first().filter(|(until, _)| *until <= now)?;
         self.deadlines.remove(&(until, number));
         let (parked, _) = self.parked.remove(&number)?;
-        self.uncount(&parked);
+        self.forget(&parked, number);
         let waits = matches!(
             Request::parse(&parked.line),
             Ok(Request::Acquire { wait: Wait::For(wait), .. }) if parked.at.after(wait) <= now
@@ -193,12 +190,12 @@ impl Parking {
         Some((parked, overdue))
     }
 
-    fn uncount(&mut self, parked: &Parked) {
+    fn forget(&mut self, parked: &Parked, number: u64) {
         self.bytes -= parked.line.len() + OVERHEAD_BYTES;
-        if let Some(count) = self.counts.get_mut(&of(parked.connection)) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&of(parked.connection));
+        if let Some(numbers) = self.connections.get_mut(&of(parked.connection)) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.connections.remove(&of(parked.connection));
             }
         }
     }

@@ -15,6 +15,8 @@ pub(super) struct Releases {
     since_active: Vec<Token>,
     /// Of tokens that this node does not know, the oldest first.
     unknown: VecDeque<(Time, Token)>,
+    /// The same tokens, to be found.
+    tokens: BTreeSet<Token>,
 }
 
 impl Releases {
@@ -35,15 +37,19 @@ impl Releases {
     /// A token was released that is not known here.
     pub(super) fn remember(&mut self, now: Time, token: Token) {
         self.forget_old(now);
+        if !self.tokens.insert(token) {
+            return;
+        }
         if self.unknown.len() == MOST_REMEMBERED {
-            self.unknown.pop_front();
+            self.forget_oldest();
         }
         self.unknown.push_back((now, token));
     }
 
-    pub(super) fn remembered(&mut self, now: Time) -> BTreeSet<Token> {
+    /// The tokens that were released and are not known here.
+    pub(super) fn remembered(&mut self, now: Time) -> &BTreeSet<Token> {
         self.forget_old(now);
-        self.unknown.iter().map(|(_, token)| *token).collect()
+        &self.tokens
     }
 
     fn forget_old(&mut self, now: Time) {
@@ -52,7 +58,40 @@ impl Releases {
             .front()
             .is_some_and(|(at, _)| at.after(REMEMBERED_FOR) <= now)
         {
-            self.unknown.pop_front();
+            self.forget_oldest();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, token)) = self.unknown.pop_front() {
+            self.tokens.remove(&token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_unknown_tokens_are_remembered_for_ten_minutes_and_up_to_a_number() {
+        let token = |number| Token::new(number).expect("a token");
+        let mut releases = Releases::default();
+        releases.remember(Time(0), token(1));
+        releases.remember(Time(1), token(1));
+        assert_eq!(releases.remembered(Time(2)).len(), 1);
+        for number in 2..=MOST_REMEMBERED as u64 + 1 {
+            releases.remember(Time(1000), token(number));
+        }
+        let known = releases.remembered(Time(1000));
+        assert_eq!(
+            (known.len(), known.contains(&token(1))),
+            (MOST_REMEMBERED, false)
+        );
+        assert!(
+            releases
+                .remembered(Time(1000).after(REMEMBERED_FOR))
+                .is_empty()
+        );
     }
 }

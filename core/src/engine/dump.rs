@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Forgets every lock, every waiting request and every attempt, without a word to anybody. The
-    /// connections stay, and so does what is known of tokens.
+    /// connections stay, and so does what is known of tokens and what is still to be told.
     pub fn clear(&mut self) {
         let claims: Vec<u32> = self.claims.iter().map(|(claim, _)| claim).collect();
         for claim in claims {
@@ -114,7 +114,6 @@ impl Engine {
             self.settings.max_attempts_remembered,
             self.settings.attempt_memory,
         );
-        self.effects.clear();
         self.changes.clear();
         self.held = 0;
         self.waiting = 0;

@@ -105,9 +105,11 @@ impl Engine {
         })
     }
 
-    /// Tells every request that waits on a connection to ask elsewhere, and forgets the whole state.
+    /// Tells every request that waits on a connection to ask elsewhere, those included whose grant has
+    /// not been told yet, and forgets the whole state.
     pub fn resign(&mut self) {
-        let mut moved = Vec::new();
+        let untold = std::mem::take(&mut self.effects);
+        let mut moved: Vec<Effect> = untold.into_iter().map(moved_if_granted).collect();
         for (_, waiter) in self.claims.iter() {
             if let Stage::Attached { connection, .. } = waiter.stage {
                 moved.push(Effect::Moved {
@@ -156,5 +158,21 @@ impl Engine {
             lease: engine.claims[claim].lease(),
             ends,
         });
+    }
+}
+
+fn moved_if_granted(effect: Effect) -> Effect {
+    match effect {
+        Effect::Granted {
+            connection,
+            key,
+            tag,
+            ..
+        } => Effect::Moved {
+            connection,
+            key,
+            tag,
+        },
+        other => other,
     }
 }

@@ -4,3 +4,4 @@ mod member_world;
 mod members;
 mod role_world;
 mod roles;
+mod split;
