@@ -112,11 +112,14 @@ impl Session {
             let Choice::Now(index) = self.choose(None) else {
                 return;
             };
-            let Some(entry) = self.recent.doubtful.pop_front() else {
+            let Some(mut entry) = self.recent.doubtful.pop_front() else {
                 return;
             };
             let node = &self.connections[index].node;
             if entry.node.is_some() && entry.node == *node {
+                // Another way to the same node, as far as it is known; it may be lost next.
+                entry.connection = index as u32;
+                self.recent.confirmed.push_back(entry);
                 continue;
             }
             match entry.what {
