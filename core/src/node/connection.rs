@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     pub(crate) greeting: Greeting,
     /// Whether the outbox is on the list of those to be flushed.
     pub(crate) touched: bool,
+    /// On a node that is about to stop: the client has been told all that it has to know.
+    pub(crate) may_end: bool,
 }
 
 /// How far a connection has said who it is.
@@ -49,6 +51,7 @@ impl Connection {
             heard: now,
             greeting: Greeting::Awaited,
             touched: false,
+            may_end: false,
         }
     }
 

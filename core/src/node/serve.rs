@@ -178,6 +178,7 @@ impl Node {
             Poll::Ready(Err(_)) => return Read::Step(self.abandon_served(now(), id)),
             Poll::Pending => {
                 let nothing_comes = self.role == Role::Leaving
+                    && connection.may_end
                     && connection.stream.peek() == super::stream::Peek::Empty;
                 let step = if nothing_comes {
                     self.dismiss(now(), id, true)

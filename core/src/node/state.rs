@@ -188,8 +188,10 @@ impl Node {
     }
 
     /// Takes a new connection; `address` is where it comes from.
-    pub(crate) fn connect(&mut self, connection: Connection, address: &str) -> ConnectionId {
+    pub(crate) fn connect(&mut self, mut connection: Connection, address: &str) -> ConnectionId {
         let now = connection.heard;
+        // Who comes so late is told with the answer to its hello.
+        connection.may_end = self.role == Role::Leaving;
         let id = self.engine.connect(address);
         self.connections.insert(id, connection);
         self.counters.accepted += 1;
@@ -281,6 +283,7 @@ impl Node {
                 Effect::TermOpened { term } => {
                     self.terms.opened(*term);
                     self.term_opened = Some(*term);
+                    self.news.notify_one();
                     tracing::info!(
                         "opened term {term}, because the counter of the one before had ended"
                     );
@@ -427,6 +430,7 @@ impl Node {
         self.flush_others(now);
         self.rearm();
         if let Some(connection) = self.connections.get_mut(id) {
+            connection.may_end = !more;
             connection.wake();
         }
         more
@@ -437,10 +441,8 @@ impl Node {
         if self.timers_run {
             self.timer.wake_before(self.engine.next_deadline());
         }
-        if self.engine.changes_waiting() > 0
-            && let Some(cluster) = &self.cluster
-        {
-            let due = cluster.send_changes();
+        if self.engine.changes_waiting() > 0 {
+            let due = self.send_changes();
             self.timer.wake_before(due);
         }
     }

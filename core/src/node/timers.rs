@@ -174,12 +174,13 @@ impl Node {
             self.check_idle(now, id);
         }
         self.flush_others(now);
+        let changes_due = self.changes_due();
         let moments = [
             self.engine.next_deadline().filter(|_| self.timers_run),
             self.cluster
                 .as_ref()
                 .and_then(|cluster| cluster.next_deadline()),
-            self.changes_due(),
+            changes_due,
             self.idle_checks.next(),
             self.terms.raise_at(),
         ];
@@ -188,11 +189,11 @@ impl Node {
     }
 
     /// When changes that wait have been collected for long enough.
-    fn changes_due(&self) -> Option<Time> {
+    fn changes_due(&mut self) -> Option<Time> {
         if self.engine.changes_waiting() == 0 {
             return None;
         }
-        self.cluster.as_ref()?.send_changes()
+        self.send_changes()
     }
 
     fn check_idle(&mut self, now: Time, id: ConnectionId) {

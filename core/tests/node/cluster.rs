@@ -289,6 +289,27 @@ fn a_node_that_knows_of_nobody_parks_and_then_serves() {
     assert!(rest.contains(&"L - 1 #3".to_owned()), "{rest:?}");
 }
 
+/// Goal: a copy is not served from, not even at the end. Method: a node that is told to stop while it
+/// still looks for an active one.
+#[test]
+fn a_node_that_never_served_leaves_without_having_answered_from_what_it_has() {
+    let mut cluster = Cluster::planned(2);
+    // Takes connections and says nothing.
+    let _silent = TcpListener::bind(cluster.addresses[0]).expect("it is still free");
+    cluster.bring_up(1, |_| {});
+    let mut client = named(cluster.addresses[1], 'a');
+    client.say("R k 5 #1");
+    client.say("I k #2");
+    client.say("P #3");
+    assert_eq!(client.hear(), "P #3");
+    cluster.stop(1);
+    for start in ["E R k unavailable #1 ", "E I k unavailable #2 "] {
+        let heard = client.hear();
+        assert!(heard.starts_with(start), "{heard}");
+    }
+    client.hear_end();
+}
+
 #[test]
 fn peers_that_do_not_belong_together_are_refused_with_a_reason() {
     let cluster = Cluster::start(2);

@@ -5,7 +5,7 @@
 //! behind it.
 
 use super::{Node, Shared, Slot, Stance};
-use crate::cluster::{Overdue, Parked, wait_left};
+use crate::cluster::{Overdue, Parked, Stage, wait_left};
 use crate::engine::{ConnectionId, Refusal, Time};
 use crate::node::answer::{Flow, subject};
 use crate::node::connection::Greeting;
@@ -14,6 +14,8 @@ use crate::protocol::{Code, Reply, Request};
 
 /// How many requests are answered, or clients told, before others get their turn.
 const AT_ONCE: usize = 512;
+/// The same for requests that keep others from being served.
+const MOST_AT_ONCE: usize = 1 << 16;
 
 impl Node {
     /// From now on clients are treated so.
@@ -21,10 +23,7 @@ impl Node {
         let Some(cluster) = &mut self.cluster else {
             return;
         };
-        cluster.stance = stance;
-        let handing_over = stance == Stance::Freeze
-            && cluster.member.stage() == crate::cluster::Stage::HandingOver;
-        cluster.parking.set_handing_over(handing_over);
+        let before = std::mem::replace(&mut cluster.stance, stance);
         self.active = match stance {
             Stance::Redirect(slot) | Stance::Leave(Some(slot)) => {
                 Some(cluster.public(slot).to_owned())
@@ -37,7 +36,9 @@ impl Node {
         let Some(cluster) = &mut self.cluster else {
             return;
         };
-        self.timers_run = matches!(stance, Stance::Serve | Stance::Leave(None));
+        // Who was never active has only a copy, and goes without having served from it.
+        let served = matches!(before, Stance::Serve | Stance::Freeze);
+        self.timers_run = stance == Stance::Serve || (stance == Stance::Leave(None) && served);
         self.serves = self.timers_run && cluster.parking.is_empty();
         if stance == Stance::Park {
             // Who has said hello meanwhile has not been told of anybody.
@@ -61,7 +62,10 @@ impl Node {
         };
         match cluster.stance {
             Stance::Redirect(_) | Stance::Leave(Some(_)) => self.send_elsewhere(request),
+            Stance::Leave(None) if !self.timers_run => self.refuse_leaving(request),
             Stance::Park | Stance::Freeze | Stance::Serve | Stance::Leave(None) => {
+                let hands_over = cluster.member.stage() == Stage::HandingOver;
+                cluster.parking.set_handing_over(hands_over);
                 match cluster.parking.park(now, id, request, line) {
                     Ok(()) => {
                         self.counters.parked += 1;
@@ -155,10 +159,11 @@ impl Node {
     }
 
     /// Answers a bounded number of parked requests, if the node knows how. Returns whether there are more.
-    fn answer_parked(&mut self) -> bool {
+    fn answer_parked(&mut self, at_once: usize) -> bool {
         let now = now();
+        self.look_at_clock(now);
         let mut more = true;
-        for _ in 0..AT_ONCE {
+        for _ in 0..at_once {
             let Some(cluster) = &mut self.cluster else {
                 break;
             };
@@ -203,6 +208,8 @@ impl Node {
         if self.timers_run {
             let flow = self.handle_request(now, id, &request);
             debug_assert_eq!(flow, Flow::On, "rows were dealt with before");
+        } else if self.active.is_none() {
+            self.refuse_leaving(&request);
         } else {
             self.send_elsewhere(&request);
         }
@@ -236,6 +243,7 @@ impl Node {
             }
             if leaving && let Some(connection) = self.connections.get_mut(*id) {
                 // Its task lets the client go.
+                connection.may_end = true;
                 connection.wake();
             }
         }
@@ -276,8 +284,12 @@ pub(crate) async fn settle_clients(node: Shared) {
     };
     loop {
         news.notified().await;
-        while node.lock().answer_parked() {
+        let mut at_once = AT_ONCE;
+        while node.lock().answer_parked(at_once) {
             tokio::task::yield_now().await;
+            // While there are any, new requests are parked behind them; so it has to be faster than those
+            // who get their answers and ask again.
+            at_once = (2 * at_once).min(MOST_AT_ONCE);
         }
         let told = {
             let mut node = node.lock();

@@ -255,17 +255,6 @@ impl Cluster {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Sees to it that the changes that wait are sent: now, or at the moment that is returned.
-    pub(super) fn send_changes(&self) -> Option<Time> {
-        let due = self.told_changes.after(self.collect);
-        if due <= self.looked {
-            self.wake_links(true);
-            None
-        } else {
-            Some(due)
-        }
-    }
-
     /// Wakes the links that have something to send; with `all` every one, because there are changes
     /// that no frame has been made of yet.
     pub(super) fn wake_links(&self, all: bool) {
@@ -317,6 +306,8 @@ impl Node {
 
     /// Lets the member know of something, and does what comes of it.
     pub(crate) fn cluster_event(&mut self, event: Event) {
+        // Whatever task comes first after a standstill, its news are not weighed before that is known.
+        self.look_at_clock(clock::now());
         if let Some(cluster) = &mut self.cluster {
             cluster.member.handle(present(), event, &mut self.engine);
             self.settle_cluster();

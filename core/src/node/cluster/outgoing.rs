@@ -4,8 +4,9 @@
 //! it end. Nothing is read from a link but its end; what the peer says comes over its own.
 
 use super::dial::{Failure, dial};
-use super::{Node, Outgoing, Shared, Slot};
+use super::{Cluster, Node, Outgoing, Shared, Slot};
 use crate::cluster::Event;
+use crate::engine::Time;
 use crate::node::stream::Stream;
 use std::future::poll_fn;
 use std::io;
@@ -136,6 +137,33 @@ impl Node {
             cluster.member.take_frames(to, into);
             // What was made for the others is theirs to send.
             cluster.wake_links(false);
+            self.settle_outputs();
+        }
+    }
+
+    /// Sees to it that the changes that wait are told: now, or at the moment that is returned.
+    pub(crate) fn send_changes(&mut self) -> Option<Time> {
+        let cluster = self.cluster.as_mut()?;
+        let due = cluster.told_changes.after(cluster.collect);
+        if due > cluster.looked {
+            return Some(due);
+        }
+        if cluster.peers.iter().any(|peer| peer.outgoing.is_some()) {
+            cluster.wake_links(true);
+        } else {
+            // Nobody hears of them, but the member remembers what it may have to tell later.
+            cluster.told_changes = cluster.looked;
+            cluster.member.replicate(super::present(), &mut self.engine);
+            self.settle_outputs();
+        }
+        None
+    }
+
+    /// Telling changes is a moment at which the roles look at the time, too.
+    fn settle_outputs(&mut self) {
+        let outputs = |cluster: &Cluster| cluster.member.has_outputs();
+        if self.cluster.as_ref().is_some_and(outputs) {
+            self.settle_cluster();
         }
     }
 }
