@@ -32,6 +32,8 @@ impl Node {
         };
         if self.active.is_some() {
             self.move_held();
+        } else if stance == Stance::Leave(None) {
+            self.answer_held();
         }
         let Some(cluster) = &mut self.cluster else {
             return;
@@ -304,10 +306,13 @@ pub(crate) async fn settle_clients(node: Shared) {
         }
         if node.lock().leaves_nobody() {
             let ids = node.lock().connections.ids();
-            for id in ids {
-                while node.lock().refuse_waiting(id) {
-                    tokio::task::yield_now().await;
+            for some in ids.chunks(AT_ONCE) {
+                for id in some {
+                    while node.lock().refuse_waiting(*id) {
+                        tokio::task::yield_now().await;
+                    }
                 }
+                tokio::task::yield_now().await;
             }
         }
     }

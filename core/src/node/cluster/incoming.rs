@@ -241,7 +241,13 @@ async fn read(node: &Shared, id: LinkId, mut stream: Stream, held: Vec<u8>) -> S
         }
         match poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await {
             Ok(0) => return "closed by the other node".to_owned(),
-            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Ok(count) => {
+                bytes.extend_from_slice(&buffer[..count]);
+                if count == buffer.len() {
+                    // There is more; clients have their turn in between.
+                    tokio::task::yield_now().await;
+                }
+            }
             Err(error) => return error.to_string(),
         }
     }

@@ -300,6 +300,8 @@ impl Node {
     pub(crate) fn begin_cluster(&mut self, node: &Shared) {
         if let Some(cluster) = &mut self.cluster {
             cluster.node = node.downgrade();
+            // What the start took is no standstill.
+            cluster.looked = clock::now();
             self.settle_cluster();
         }
     }

@@ -184,9 +184,16 @@ async fn send(node: &Shared, to: Slot, mut stream: Stream, news: &Notify) -> io:
             }
         } else if let Err(error) = write(&mut stream, &frames).await {
             return error;
+        } else if frames.len() > MUCH {
+            // A copy of the whole state is made as fast as the peer takes it; clients have their turn in
+            // between.
+            tokio::task::yield_now().await;
         }
     }
 }
+
+/// After so many bytes others come first.
+const MUCH: usize = 64 << 10;
 
 /// A buffer larger than this is given back once it is sent.
 const KEPT_BYTES: usize = 1 << 20;

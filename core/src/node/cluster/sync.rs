@@ -72,6 +72,13 @@ impl Node {
         }
     }
 
+    /// The node stops and nobody takes over: nothing is left to wait for.
+    pub(super) fn answer_held(&mut self) {
+        while let Some(grant) = self.cluster.as_mut().and_then(|cluster| cluster.held.pop()) {
+            self.without_standbys(&grant);
+        }
+    }
+
     /// The node does not serve any more, so whoever does has to answer.
     pub(super) fn move_held(&mut self) {
         let Some(address) = self.active.clone() else {
