@@ -854,7 +854,7 @@ mod tests {
     #[test]
     fn a_cluster_that_cannot_be_names_the_setting_and_the_reason() {
         let cases: [(&str, &str, Spoil); 11] = [
-            ("node", "not in the list", |s| s.node = Some("d:1".into())),
+            ("node", "none of `peers`", |s| s.node = Some("d:1".into())),
             ("node", "which of `peers`", |s| s.node = None),
             ("node", "`peers` is missing", |s| s.peers = None),
             ("peers", "twice", |s| {
