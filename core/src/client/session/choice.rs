@@ -264,14 +264,13 @@ impl Session {
                 if was_current {
                     gone.extend(operation.current.take().map(|sent| sent.tag.number));
                 }
-                let is_keep = matches!(operation.kind, Kind::Keep(..));
                 if !matches!(operation.kind, Kind::Cancel(..)) {
                     for tag in gone {
                         self.tags.remove(&tag);
                     }
                 }
-                // A twelfth of a long lease is long, and this is no silence: the copy may be lost.
-                if was_current && is_keep {
+                // Its next turn may be far off, and this is no silence: the copy may be lost.
+                if was_current {
                     self.send_repeat(id, now);
                 }
             }

@@ -207,10 +207,14 @@ impl Session {
         let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
-        let Some(tries) = operation.tries_mut() else {
-            // What repeats itself comes again at its next turn.
-            operation.place = Place::Sent;
+        if let Some(repeat) = operation.repeat_mut() {
+            repeat.asked_later += 1;
+            let until = now + pause(repeat.asked_later);
+            operation.place = Place::Paused(until);
             return self.schedule_operation(id, now);
+        }
+        let Some(tries) = operation.tries_mut() else {
+            return;
         };
         let since = *tries.out_of_reach_since.get_or_insert(now);
         if now >= since + ASK_AGAIN_FOR {

@@ -22,6 +22,8 @@ pub(super) struct Repeat {
     until: Micros,
     /// How many have been sent.
     pub(super) copies: u32,
+    /// How often since its last turn it was sent to a node that is out of reach.
+    pub(super) asked_later: u32,
     last: Option<usize>,
 }
 
@@ -56,6 +58,7 @@ impl Repeat {
             next: now + every,
             until,
             copies: 0,
+            asked_later: 0,
             last: None,
         }
     }
@@ -248,6 +251,7 @@ impl Session {
             } else {
                 now + repeat.every
             };
+            repeat.asked_later = 0;
             operation.moves = 0;
             if place != Place::Waiting {
                 self.send_repeat(id, now);

@@ -39,6 +39,31 @@ fn rule_4_6_a_release_is_repeated_every_200_ms_for_5_s_over_any_connection() {
 }
 
 #[test]
+fn rule_4_6_a_release_goes_on_at_once_when_its_connection_breaks_and_where_the_old_node_is_named() {
+    let mut world = World::new(&["a:1", "b:1"]);
+    world.accept_as(0, "active", "a:1", "a:1,b:1");
+    world.accept_as(1, "standby", "a:1", "a:1,b:1");
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    assert!(world.line(0).starts_with("R k 100 #"));
+    world.cut(0);
+    world.refuse(0);
+    let again = world.line(1);
+    assert!(again.starts_with("R k 100 #"), "{again}");
+    // The standby has not seen yet what the client has.
+    world.say(1, &format!("M R k a:1 {}", tag(&again)));
+    world.pass(20 * MS);
+    let again = world.line(1);
+    world.say(1, &format!("M R k a:1 {}", tag(&again)));
+    world.pass(39 * MS);
+    assert_eq!(world.lines(1), [""; 0]);
+    world.say(1, "N b:1");
+    let again = world.line(1);
+    world.say(1, &format!("R k ok {}", tag(&again)));
+    assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(true))));
+}
+
+#[test]
 fn rule_4_6_unconfirmed_says_so() {
     let mut world = World::up(&["a:1"]);
     let grant = world.hold("k", 60_000, false);
