@@ -132,6 +132,26 @@ impl Feeds {
         applied.get(count.checked_sub(1)?).copied()
     }
 
+    /// Whether nobody is told of changes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.feeds.is_empty()
+    }
+
+    /// Whether this standby is told of changes.
+    pub(super) fn tells(&self, to: Slot) -> bool {
+        self.feeds.iter().any(|feed| feed.to == to)
+    }
+
+    /// The number that all standbys have confirmed, where there are any.
+    pub(super) fn confirmed_by_all(&self) -> Option<u64> {
+        self.feeds.iter().map(|feed| feed.applied).min()
+    }
+
+    /// How many standbys have the whole state.
+    pub(super) fn complete(&self) -> usize {
+        self.feeds.iter().filter(|feed| feed.confirmed).count()
+    }
+
     /// Each standby, how many changes it lacks, and whether it has the whole state.
     pub(super) fn lags(&self) -> impl Iterator<Item = (Slot, u64, bool)> + '_ {
         self.feeds.iter().map(|feed| {

@@ -80,6 +80,8 @@ pub struct Member {
     copier: Copier,
     outgoing: Outgoing,
     releases: Releases,
+    /// Grants up to this token may be known to a standby that was lost.
+    copied_up_to: Option<Token>,
     /// The latest grants and their numbers, as long as no standby has confirmed them.
     unconfirmed: VecDeque<(u64, ForeignGrant)>,
     /// Tokens that were given back elsewhere and are to be ended here as soon as the node serves.
@@ -137,6 +139,7 @@ impl Member {
             }),
             copier: Copier::default(),
             releases: Releases::default(),
+            copied_up_to: None,
             unconfirmed: VecDeque::new(),
             given_back: Vec::new(),
             outputs: VecDeque::new(),
@@ -224,7 +227,7 @@ impl Member {
         match event {
             Event::Connected { peer } => {
                 // What was under way over the connection before is lost.
-                self.feeds.lose(peer);
+                self.lose_standby(peer, engine);
                 self.outgoing.set_open(peer, true);
                 if self.copier.active() == Some(peer) {
                     self.ask(now, peer);
@@ -232,7 +235,7 @@ impl Member {
             }
             Event::Lost { peer } | Event::Refused { peer } => {
                 self.outgoing.set_open(peer, false);
-                self.feeds.lose(peer);
+                self.lose_standby(peer, engine);
             }
             Event::Relinked { peer } => {
                 if self.copier.active() == Some(peer) {
@@ -309,6 +312,13 @@ impl Member {
             }
             Frame::Applied { stream, sequence } => {
                 self.feeds.applied(from, stream, sequence);
+                if let Some(confirmed) = self.feeds.confirmed_by_all() {
+                    self.releases.confirm(confirmed);
+                }
+                if self.feeds.complete() == self.members.others().count() {
+                    self.copied_up_to = None;
+                    self.releases.all_know();
+                }
                 if let Some(confirmed) = self.feeds.confirmed_by(1) {
                     let is_confirmed = |(number, _): &(u64, ForeignGrant)| *number <= confirmed;
                     while self.unconfirmed.front().is_some_and(is_confirmed) {
@@ -317,7 +327,7 @@ impl Member {
                 }
             }
             Frame::Given { grants } if self.serves() => {
-                let released = self.releases.remembered(now.time);
+                let released = self.releases.not_known_elsewhere(now.time);
                 for foreign in grants.iter().filter_map(foreign) {
                     engine.merge(now.time, &foreign);
                     if released.contains(&foreign.token) {
@@ -424,6 +434,15 @@ impl Member {
         }
     }
 
+    /// This standby is told of nothing any more. It may become active with what it has.
+    fn lose_standby(&mut self, peer: Slot, engine: &Engine) {
+        if self.feeds.tells(peer) {
+            self.copied_up_to = engine.highest_token();
+            self.releases.lose();
+        }
+        self.feeds.lose(peer);
+    }
+
     fn send(&mut self, now: Now, to: Slot, message: Message) {
         let routine = matches!(message, Message::Beat(_));
         if !routine || !self.outgoing.is_stuck(to) {
@@ -436,6 +455,7 @@ impl Member {
         self.open_term(engine, term);
         self.unconfirmed.clear();
         self.releases.begin();
+        self.copied_up_to = None;
         let exact = origin == Origin::Handoff;
         engine.resume(now.time, self.settings.takeover_grace, exact);
         let slot = self.members.own().0;
@@ -482,7 +502,9 @@ impl Member {
             self.outgoing.frame(now.time, to, &frame);
         }
         if !unconfirmed_only {
-            for tokens in self.releases.since_active().chunks(50_000) {
+            let ended = self.releases.not_known_elsewhere(now.time);
+            let ended: Vec<Token> = ended.into_iter().collect();
+            for tokens in ended.chunks(50_000) {
                 let tokens = tokens.to_vec();
                 self.outgoing.frame(now.time, to, &Frame::Ended { tokens });
             }
@@ -576,12 +598,15 @@ impl Member {
                     self.unconfirmed
                         .extend(foreign(change).map(|grant| (number, grant)));
                 }
-                // Only grants from before can be known to another active node.
-                Change::Released { token, .. } if term_of(*token) < own.term => {
-                    self.releases.note(*token);
+                Change::Released { token, .. } => {
+                    let from_before = term_of(*token) < own.term;
+                    if from_before || Some(*token) <= self.copied_up_to {
+                        self.releases.note(*token);
+                    } else if !self.feeds.is_empty() {
+                        self.releases.tell(number, *token);
+                    }
                 }
-                Change::Released { .. }
-                | Change::Expired { .. }
+                Change::Expired { .. }
                 | Change::Kept { .. }
                 | Change::Enqueued { .. }
                 | Change::Left { .. }

@@ -13,6 +13,8 @@ pub(super) struct Releases {
     /// Of grants from before this node was active, since it is. There were never more of them than
     /// grants that it took over.
     since_active: Vec<Token>,
+    /// The latest that standbys were told of and that not all have confirmed, by the number of the change.
+    unconfirmed: VecDeque<(u64, Token)>,
     /// Of tokens that this node does not know, the oldest first.
     unknown: VecDeque<(Time, Token)>,
     /// The same tokens, to be found.
@@ -23,6 +25,36 @@ impl Releases {
     /// The node becomes active.
     pub(super) fn begin(&mut self) {
         self.since_active = Vec::new();
+        self.unconfirmed = VecDeque::new();
+    }
+
+    /// No other node has a copy that lacks anything but what is not confirmed.
+    pub(super) fn all_know(&mut self) {
+        if !self.since_active.is_empty() {
+            self.since_active = Vec::new();
+        }
+    }
+
+    /// The standbys are told of a release.
+    pub(super) fn tell(&mut self, number: u64, token: Token) {
+        if self.unconfirmed.len() == MOST_REMEMBERED {
+            self.unconfirmed.pop_front();
+        }
+        self.unconfirmed.push_back((number, token));
+    }
+
+    /// All standbys have confirmed this number.
+    pub(super) fn confirm(&mut self, number: u64) {
+        let told = |(told, _): &(u64, Token)| *told <= number;
+        while self.unconfirmed.front().is_some_and(told) {
+            self.unconfirmed.pop_front();
+        }
+    }
+
+    /// A standby is told of nothing any more, and what it was told last may not have reached it.
+    pub(super) fn lose(&mut self) {
+        let unconfirmed = self.unconfirmed.iter().map(|(_, token)| *token);
+        self.since_active.extend(unconfirmed);
     }
 
     /// A grant from before was released here.
@@ -30,8 +62,12 @@ impl Releases {
         self.since_active.push(token);
     }
 
-    pub(super) fn since_active(&self) -> &[Token] {
-        &self.since_active
+    /// What another node that was active may take for held.
+    pub(super) fn not_known_elsewhere(&mut self, now: Time) -> BTreeSet<Token> {
+        let mut tokens = self.remembered(now).clone();
+        tokens.extend(&self.since_active);
+        tokens.extend(self.unconfirmed.iter().map(|(_, token)| *token));
+        tokens
     }
 
     /// A token was released that is not known here.

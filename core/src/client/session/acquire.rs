@@ -107,11 +107,16 @@ impl Session {
         let wait = match acquire.deadline {
             None => acquire.wait,
             Some(deadline) => {
-                let left = deadline.saturating_sub(now) / MILLISECOND;
-                if left == 0 {
+                if now >= deadline {
                     return self.end_by_budget(id, now);
                 }
-                Wait::For(Millis(left))
+                let left = deadline - now;
+                if left < MILLISECOND {
+                    // Too little to be asked for, and the time-out must not come before its time.
+                    operation.place = Place::Paused(deadline);
+                    return self.schedule_operation(id, now);
+                }
+                Wait::For(Millis(left.div_ceil(MILLISECOND)))
             }
         };
         let tag = Tag {

@@ -2,8 +2,9 @@
 //! Method: whole members with their engines over a simulated network of frames, and clients that ask
 //! the engine of whatever node serves; what they are told is checked against what they hold.
 
-use super::member_world::{MS, SECOND, World};
+use super::member_world::{MS, SECOND, State, World, key};
 use crate::cluster::*;
+use crate::protocol::Tag;
 
 #[test]
 fn locks_come_through_crashes_and_stops_with_one_holder_each() {
@@ -58,5 +59,57 @@ fn whatever_happens_copies_agree_in_the_end_and_locks_go_on() {
             }
         }
         world.settle(&format!("seed {seed}"));
+    }
+}
+
+/// What is left of a grant on the node that stays, when it was made before or after two of them lost sight of each other
+/// and given back on one of them.
+fn left_after_a_cut(granted_before: bool, released_at: usize) -> usize {
+    let mut world = World::new(2, 1);
+    let cut = |world: &mut World| {
+        world.cuts.insert((0, 1));
+        world.split = true;
+        world.run(3 * SECOND);
+        assert_eq!(world.serving(), [0, 1]);
+    };
+    if !granted_before {
+        cut(&mut world);
+    }
+    let now = world.now;
+    // None of those that the clients use by themselves.
+    let key = key(99);
+    world.ask(0, 0, key.clone(), Tag::first(1_000_000), now);
+    let State::Holding { token, .. } = std::mem::replace(&mut world.clients[0], State::Idle) else {
+        panic!("the key is free");
+    };
+    if granted_before {
+        world.run(SECOND);
+        cut(&mut world);
+    }
+    let now = world.at().time;
+    if let Some(node) = &mut world.nodes[released_at]
+        && !node.engine.release(now, key.as_ref(), token)
+    {
+        node.member.stale_release(now, token);
+    }
+    world.after(released_at);
+    world.run(SECOND);
+    world.cuts.clear();
+    world.run(5 * SECOND);
+    assert_eq!(world.serving(), [0]);
+    let held = world.held(0);
+    held.iter().filter(|(held, _)| *held == key).count()
+}
+
+#[test]
+fn what_was_given_back_on_either_side_of_a_cut_is_given_back_when_both_are_one() {
+    for granted_before in [true, false] {
+        for released_at in [0, 1] {
+            let left = left_after_a_cut(granted_before, released_at);
+            assert_eq!(
+                left, 0,
+                "granted before: {granted_before}, released at {released_at}"
+            );
+        }
     }
 }

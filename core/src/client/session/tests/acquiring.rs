@@ -213,6 +213,27 @@ fn rule_4_5_the_budget_ends_a_call_that_waits_for_a_connection() {
 }
 
 #[test]
+fn rule_1_4_the_wait_that_is_left_is_not_rounded_down_so_no_time_out_comes_early() {
+    let mut world = World::new(&["a:1", "b:1"]);
+    world.accept_as(0, "active", "a:1", "a:1,b:1");
+    world.accept_as(1, "standby", "a:1", "a:1,b:1");
+    let (face, _) = world.acquire("k", wait_ms(10));
+    assert_eq!(world.line(0), "A k 30 0.01 #1");
+    world.pass(8 * MS + 300);
+    world.cut(0);
+    assert_eq!(world.line(1), "A k 30 0.002 #1.1");
+    // Less than a millisecond is left, which cannot be asked for.
+    world.pass(MS);
+    world.say(1, "M A k b:1 #1.1");
+    assert_eq!(world.lines(1), [""; 0]);
+    assert_eq!(world.result(face), None);
+    world.pass(699);
+    assert_eq!(world.result(face), None);
+    world.pass(1);
+    assert_eq!(world.error(face), ErrorKind::WaitTimeout);
+}
+
+#[test]
 fn a_client_that_is_refused_by_all_says_so_at_once() {
     let mut world = World::new(&["a:1"]);
     let (face, _) = world.acquire("k", Wait::Forever);
@@ -266,6 +287,8 @@ fn rule_4_5_the_wait_is_never_sent_as_nothing() {
     let (index, _) = world.all_lines().pop().expect("sent");
     world.pass(S - 999);
     world.cut(index);
+    assert_eq!(world.all_lines(), []);
+    world.pass(999);
     assert_eq!(world.error(face), ErrorKind::WaitTimeout);
     let (_, line) = world
         .all_lines()
