@@ -34,6 +34,7 @@ if [ "${BUILD:-yes}" = yes ]; then
     # crate belongs to maturin.
     workspace=(--workspace --exclude fairlock-python)
     cargo build --quiet "${workspace[@]}" || exit
+    cargo build --quiet "${workspace[@]}" --example test_certificates || exit
     cargo test --quiet "${workspace[@]}" --test header --test border || exit
 fi
 
@@ -44,6 +45,9 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
+export FAIRLOCK_TEST_CERTIFICATES=$work/certificates
+mkdir "$FAIRLOCK_TEST_CERTIFICATES"
+"$CARGO_TARGET_DIR/debug/examples/test_certificates" "$FAIRLOCK_TEST_CERTIFICATES" || exit
 
 # ── the installed library ─────────────────────────────────────────────────────────────────────────────
 
@@ -108,7 +112,7 @@ build() { # name, compiler and arguments…
     compile "$@" &
     builds+=("$!:$1")
 }
-for name in locks errors callbacks threads forks serve; do
+for name in locks errors callbacks threads forks tls serve; do
     build "$name" cc -std=c99 "${strict[@]}" "${flags[@]}" "$programs/$name.c" -o "$work/$name" \
         "${libs[@]}" -pthread
 done
@@ -172,10 +176,10 @@ run() { # name, command…
 }
 word=${1:-}
 
-for name in locks errors callbacks threads forks raii11 raii20 static; do
+for name in locks errors callbacks threads forks tls raii11 raii20 static; do
     run "$name" timeout 300 "$work/$name"
 done
-for name in locks errors callbacks threads raii11; do
+for name in locks errors callbacks threads tls raii11; do
     run "$name-valgrind" timeout 600 "${memcheck[@]}" "$work/$name"
 done
 run forks-valgrind timeout 600 "${memcheck_forks[@]}" "$work/forks"

@@ -22,6 +22,22 @@ export interface ClientOptions {
   retryForMs?: number
   /** Which addresses to follow when a server says that another one is active: any, or only those in `servers`. Default: `'any'`. */
   followMoves?: 'any' | 'listed'
+  /**
+   * With TLS, or surely without it. By default there is TLS as soon as one of the next four options is given. With it and
+   * without `caFile` the CAs count that the system trusts.
+   */
+  tls?: boolean
+  /** A PEM file with the CAs that have to have signed the servers' certificates. Default: `FAIRLOCK_CA_FILE`. */
+  caFile?: string
+  /**
+   * A PEM file with the certificate that this client shows where a server asks for one. Default: `FAIRLOCK_CERT_FILE`.
+   * The files are read again for new connections when they have changed.
+   */
+  certFile?: string
+  /** A PEM file with the key of `certFile`, without a passphrase. Default: `FAIRLOCK_KEY_FILE`. */
+  keyFile?: string
+  /** The name that the servers' certificates have to be for, where that is not the host of each address. Default: `FAIRLOCK_SERVER_NAME`. */
+  serverName?: string
 }
 
 /** Every call can be given up. It is then rejected with `signal.reason`. */
@@ -210,6 +226,12 @@ export interface ServerOptions {
   advertise?: string
   secret?: string
   secretFile?: string
+  tlsCert?: string
+  tlsKey?: string
+  tlsClientCa?: string
+  /** Default: `'required'` where `tlsClientCa` is given. */
+  tlsClientAuth?: 'off' | 'optional' | 'required'
+  tlsCa?: string
   insecure?: boolean
   maxLeaseMs?: number
   maxKeys?: number
@@ -222,6 +244,21 @@ export interface ServerOptions {
   helloTimeoutMs?: number
   idleTimeoutMs?: number
   reattachGraceMs?: number
+  /** The nodes of a cluster in the order of their priority, with commas between them; the same list on each of them. */
+  peers?: string
+  /** Which of them this is. */
+  node?: string
+  clusterSecret?: string
+  clusterSecretFile?: string
+  heartbeatMs?: number
+  failureTimeoutMs?: number
+  discoveryTimeoutMs?: number
+  preempt?: boolean
+  preemptDelayMs?: number
+  parkTimeoutMs?: number
+  takeoverGraceMs?: number
+  syncStandbys?: number
+  syncStrict?: boolean
   drainTimeoutMs?: number
   /** `'auto'`, `'off'` or a number of microseconds. */
   spin?: 'auto' | 'off' | number

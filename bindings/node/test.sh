@@ -14,6 +14,8 @@ what=(--workspace --exclude fairlock-python)
 cargo build --quiet --profile "$FAIRLOCK_NODE_PROFILE" --manifest-path ../../Cargo.toml "${what[@]}"
 node scripts/build.js --from "$built/libfairlock_node.so"
 export FAIRLOCK_BIN="${FAIRLOCK_BIN:-$built/fairlock}"
+cargo build --quiet --manifest-path ../../Cargo.toml --workspace --exclude fairlock-python --example test_certificates
+export FAIRLOCK_TEST_CERTIFICATES="$CARGO_TARGET_DIR/debug/examples/test_certificates"
 
 export FAIRLOCK_NPM_TOOLS="${FAIRLOCK_NPM_TOOLS:-$HOME/.cache/fairlock/npm}"
 if [ ! -x "$FAIRLOCK_NPM_TOOLS/node_modules/.bin/tsc" ] || [ ! -d "$FAIRLOCK_NPM_TOOLS/node_modules/@types/node" ]; then

@@ -48,5 +48,7 @@ if [ -z "${FAIRLOCK_BIN:-}" ] || [ ! -x "$FAIRLOCK_BIN" ]; then
     FAIRLOCK_BIN="$CARGO_TARGET_DIR/debug/fairlock"
 fi
 export FAIRLOCK_BIN
+export FAIRLOCK_TEST_CERTIFICATES="$CARGO_TARGET_DIR/debug/examples/test_certificates"
+(cd "$ROOT" && cargo build --quiet --workspace --exclude fairlock-python --example test_certificates)
 
 exec "$PYTHON" -X dev -W error -m pytest "$@"

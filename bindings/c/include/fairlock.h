@@ -28,7 +28,7 @@
 /** fairlock_client_options with every default. */
 #define FAIRLOCK_CLIENT_OPTIONS_INIT \
   { sizeof(fairlock_client_options), NULL, NULL, NULL, FAIRLOCK_DEFAULT_CONNECT_TIMEOUT_MS, 0, \
-    FAIRLOCK_FOLLOW_ANY }
+    FAIRLOCK_FOLLOW_ANY, FAIRLOCK_TLS_AUTO, NULL, NULL, NULL, NULL }
 
 /** fairlock_options with every default. */
 #define FAIRLOCK_OPTIONS_INIT \
@@ -53,6 +53,21 @@
  * `follow_moves`: go only to addresses of the client's own list, compared as text.
  */
 #define FAIRLOCK_FOLLOW_LISTED 1
+
+/**
+ * `tls`: with TLS as soon as one of the files or the name is given, here or in the environment.
+ */
+#define FAIRLOCK_TLS_AUTO 0
+
+/**
+ * `tls`: with TLS.
+ */
+#define FAIRLOCK_TLS_ON 1
+
+/**
+ * `tls`: surely without TLS.
+ */
+#define FAIRLOCK_TLS_OFF 2
 
 /**
  * What became of a call. The numbers are fixed; later versions may add some.
@@ -214,6 +229,30 @@ typedef struct fairlock_client_options {
    * FAIRLOCK_FOLLOW_ANY or FAIRLOCK_FOLLOW_LISTED.
    */
   int follow_moves;
+  /**
+   * FAIRLOCK_TLS_AUTO, FAIRLOCK_TLS_ON or FAIRLOCK_TLS_OFF.
+   */
+  int tls;
+  /**
+   * A PEM file with the CAs that have to have signed the servers' certificates. NULL:
+   * `FAIRLOCK_CA_FILE`, if it is set, and else the CAs that the system trusts.
+   */
+  const char *ca_file;
+  /**
+   * A PEM file with the certificate that this client shows where a server asks for one, and one
+   * with its key. NULL: `FAIRLOCK_CERT_FILE` and `FAIRLOCK_KEY_FILE`, if they are set. All files
+   * are read again for new connections when they have changed.
+   */
+  const char *cert_file;
+  /**
+   * See `cert_file`.
+   */
+  const char *key_file;
+  /**
+   * The name that the servers' certificates have to be for. NULL: `FAIRLOCK_SERVER_NAME`, if it
+   * is set, and else the host of each address.
+   */
+  const char *server_name;
 } fairlock_client_options;
 
 /**

@@ -20,6 +20,15 @@ pub const FAIRLOCK_FOLLOW_ANY: c_int = 0;
 /// `follow_moves`: go only to addresses of the client's own list, compared as text.
 pub const FAIRLOCK_FOLLOW_LISTED: c_int = 1;
 
+/// `tls`: with TLS as soon as one of the files or the name is given, here or in the environment.
+pub const FAIRLOCK_TLS_AUTO: c_int = 0;
+
+/// `tls`: with TLS.
+pub const FAIRLOCK_TLS_ON: c_int = 1;
+
+/// `tls`: surely without TLS.
+pub const FAIRLOCK_TLS_OFF: c_int = 2;
+
 /// What a client is told when it is made. Always begin with
 /// `fairlock_client_options options = FAIRLOCK_CLIENT_OPTIONS_INIT;`. Strings are copied.
 #[repr(C)]
@@ -39,6 +48,20 @@ pub struct fairlock_client_options {
     pub retry_for_ms: u64,
     /// FAIRLOCK_FOLLOW_ANY or FAIRLOCK_FOLLOW_LISTED.
     pub follow_moves: c_int,
+    /// FAIRLOCK_TLS_AUTO, FAIRLOCK_TLS_ON or FAIRLOCK_TLS_OFF.
+    pub tls: c_int,
+    /// A PEM file with the CAs that have to have signed the servers' certificates. NULL:
+    /// `FAIRLOCK_CA_FILE`, if it is set, and else the CAs that the system trusts.
+    pub ca_file: *const c_char,
+    /// A PEM file with the certificate that this client shows where a server asks for one, and one
+    /// with its key. NULL: `FAIRLOCK_CERT_FILE` and `FAIRLOCK_KEY_FILE`, if they are set. All files
+    /// are read again for new connections when they have changed.
+    pub cert_file: *const c_char,
+    /// See `cert_file`.
+    pub key_file: *const c_char,
+    /// The name that the servers' certificates have to be for. NULL: `FAIRLOCK_SERVER_NAME`, if it
+    /// is set, and else the host of each address.
+    pub server_name: *const c_char,
 }
 
 const CLIENT_DEFAULTS: fairlock_client_options = fairlock_client_options {
@@ -49,6 +72,11 @@ const CLIENT_DEFAULTS: fairlock_client_options = fairlock_client_options {
     connect_timeout_ms: FAIRLOCK_DEFAULT_CONNECT_TIMEOUT_MS,
     retry_for_ms: 0,
     follow_moves: FAIRLOCK_FOLLOW_ANY,
+    tls: FAIRLOCK_TLS_AUTO,
+    ca_file: ptr::null(),
+    cert_file: ptr::null(),
+    key_file: ptr::null(),
+    server_name: ptr::null(),
 };
 
 /// The smallest size there has been: that of the first version.
@@ -97,6 +125,33 @@ pub(crate) unsafe fn client(
     }
     if let Some(file) = secret_file {
         builder = builder.secret_file(file);
+    }
+    builder = match options.tls {
+        FAIRLOCK_TLS_AUTO => builder,
+        FAIRLOCK_TLS_ON => builder.tls(true),
+        FAIRLOCK_TLS_OFF => builder.tls(false),
+        other => return Err(Failure::argument(format!("`tls` cannot be {other}"))),
+    };
+    // SAFETY: as the caller promises.
+    let (ca_file, cert_file, key_file, server_name) = unsafe {
+        (
+            text(options.ca_file, "ca_file")?,
+            text(options.cert_file, "cert_file")?,
+            text(options.key_file, "key_file")?,
+            text(options.server_name, "server_name")?,
+        )
+    };
+    if let Some(file) = ca_file {
+        builder = builder.ca_file(file);
+    }
+    if let Some(file) = cert_file {
+        builder = builder.cert_file(file);
+    }
+    if let Some(file) = key_file {
+        builder = builder.key_file(file);
+    }
+    if let Some(name) = server_name {
+        builder = builder.server_name(name);
     }
     Ok(builder)
 }

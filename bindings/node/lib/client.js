@@ -15,6 +15,11 @@ const clientOptions = {
   connectTimeoutMs: 'number',
   retryForMs: 'number',
   followMoves: 'string',
+  tls: 'boolean',
+  caFile: 'string',
+  certFile: 'string',
+  keyFile: 'string',
+  serverName: 'string',
 }
 const callOptions = { signal: 'signal' }
 const tryOptions = { leaseMs: 'number', keepAlive: 'boolean', maxHoldMs: 'number', onLost: 'function', signal: 'signal' }

@@ -19,6 +19,11 @@ pub(crate) struct ClientOptions {
     pub connect_timeout_ms: Option<f64>,
     pub retry_for_ms: Option<f64>,
     pub follow_moves: Option<String>,
+    pub tls: Option<bool>,
+    pub ca_file: Option<String>,
+    pub cert_file: Option<String>,
+    pub key_file: Option<String>,
+    pub server_name: Option<String>,
 }
 
 /// Makes a client and gives its number, or says why not.
@@ -51,6 +56,21 @@ fn build(bridge: &Bridge, options: ClientOptions) -> std::result::Result<Client,
     };
     if let Some(path) = options.secret_file {
         builder = builder.secret_file(path);
+    }
+    if let Some(wanted) = options.tls {
+        builder = builder.tls(wanted);
+    }
+    if let Some(path) = options.ca_file {
+        builder = builder.ca_file(path);
+    }
+    if let Some(path) = options.cert_file {
+        builder = builder.cert_file(path);
+    }
+    if let Some(path) = options.key_file {
+        builder = builder.key_file(path);
+    }
+    if let Some(name) = options.server_name {
+        builder = builder.server_name(name);
     }
     if let Some(time) = options.connect_timeout_ms {
         builder = builder.connect_timeout(milliseconds("connectTimeoutMs", time)?);

@@ -21,7 +21,7 @@ pub(crate) struct Client {
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (servers=None, *, name=None, secret=None, secret_file=None, connect_timeout=None, retry_for=None, follow_moves=None))]
+    #[pyo3(signature = (servers=None, *, name=None, secret=None, secret_file=None, connect_timeout=None, retry_for=None, follow_moves=None, tls=None, ca_file=None, cert_file=None, key_file=None, server_name=None))]
     #[expect(clippy::too_many_arguments, reason = "the options of a client")]
     fn new(
         py: Python<'_>,
@@ -32,6 +32,11 @@ impl Client {
         connect_timeout: Option<Seconds>,
         retry_for: Option<Seconds>,
         follow_moves: Option<&str>,
+        tls: Option<bool>,
+        ca_file: Option<PathBuf>,
+        cert_file: Option<PathBuf>,
+        key_file: Option<PathBuf>,
+        server_name: Option<String>,
     ) -> PyResult<Client> {
         let builder = builder(
             servers,
@@ -42,7 +47,14 @@ impl Client {
             retry_for,
             follow_moves,
         )?;
-        Client::build(py, builder)
+        let tls = Tls {
+            tls,
+            ca_file,
+            cert_file,
+            key_file,
+            server_name,
+        };
+        Client::build(py, tls.add_to(builder))
     }
 
     /// Waits until a connection is up, at most for the connect time-out.
@@ -249,6 +261,11 @@ pub(crate) fn client_of_loop(
     connect_timeout: Option<Seconds>,
     retry_for: Option<Seconds>,
     follow_moves: Option<&str>,
+    tls: Option<bool>,
+    ca_file: Option<PathBuf>,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    server_name: Option<String>,
 ) -> PyResult<Client> {
     let builder = builder(
         servers,
@@ -259,6 +276,14 @@ pub(crate) fn client_of_loop(
         retry_for,
         follow_moves,
     )?;
+    let tls = Tls {
+        tls,
+        ca_file,
+        cert_file,
+        key_file,
+        server_name,
+    };
+    let builder = tls.add_to(builder);
     let event_loop = bridge.and_then(|bridge| bridge.get().event_loop());
     Client::build(
         py,
@@ -301,4 +326,34 @@ fn builder(
         builder = builder.follow_moves(arguments::follow_moves(text)?);
     }
     Ok(builder)
+}
+
+/// How connections are secured.
+struct Tls {
+    tls: Option<bool>,
+    ca_file: Option<PathBuf>,
+    cert_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    server_name: Option<String>,
+}
+
+impl Tls {
+    fn add_to(self, mut builder: ClientBuilder) -> ClientBuilder {
+        if let Some(wanted) = self.tls {
+            builder = builder.tls(wanted);
+        }
+        if let Some(file) = self.ca_file {
+            builder = builder.ca_file(file);
+        }
+        if let Some(file) = self.cert_file {
+            builder = builder.cert_file(file);
+        }
+        if let Some(file) = self.key_file {
+            builder = builder.key_file(file);
+        }
+        if let Some(name) = self.server_name {
+            builder = builder.server_name(name);
+        }
+        builder
+    }
 }

@@ -13,8 +13,9 @@ import pytest
 
 import fairlock
 
+KEPT = {"FAIRLOCK_BIN", "FAIRLOCK_TEST_CERTIFICATES"}
 # Only what a test says itself counts.
-for name in [name for name in os.environ if name.startswith("FAIRLOCK_") and name != "FAIRLOCK_BIN"]:
+for name in [name for name in os.environ if name.startswith("FAIRLOCK_") and name not in KEPT]:
     del os.environ[name]
 
 

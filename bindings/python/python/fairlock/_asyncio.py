@@ -239,9 +239,26 @@ class AsyncClient:
         connect_timeout: float | None = None,
         retry_for: float | None = None,
         follow_moves: Literal["any", "listed"] | None = None,
+        tls: bool | None = None,
+        ca_file: "str | os.PathLike[str] | None" = None,
+        cert_file: "str | os.PathLike[str] | None" = None,
+        key_file: "str | os.PathLike[str] | None" = None,
+        server_name: str | None = None,
     ) -> None:
         self._client = native.client_of_loop(
-            _reading_bridge(), servers, name, secret, secret_file, connect_timeout, retry_for, follow_moves
+            _reading_bridge(),
+            servers,
+            name,
+            secret,
+            secret_file,
+            connect_timeout,
+            retry_for,
+            follow_moves,
+            tls,
+            ca_file,
+            cert_file,
+            key_file,
+            server_name,
         )
 
     async def connect(self) -> None:

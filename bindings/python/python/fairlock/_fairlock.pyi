@@ -24,6 +24,13 @@ class Client:
     connect_timeout: seconds for each try of a connection. Default: 3.
     retry_for: seconds for which an acquire goes on trying after its tries are used up. Default: 0.
     follow_moves: `any` address that a server names (the default), or only `listed` ones.
+    tls: with TLS, or surely without it. By default there is TLS as soon as one of the next four is given. With it and
+        without `ca_file` the CAs count that the system trusts.
+    ca_file: the CAs that have to have signed the servers' certificates. Default: `FAIRLOCK_CA_FILE`.
+    cert_file, key_file: what this client shows where a server asks for a certificate. Default: `FAIRLOCK_CERT_FILE`,
+        `FAIRLOCK_KEY_FILE`. All files are PEM, and are read again for new connections when they have changed.
+    server_name: the name that the servers' certificates have to be for, where that is not the host of each address.
+        Default: `FAIRLOCK_SERVER_NAME`.
 
     Raises `ValueError` or `TypeError` for an option that cannot be used.
     """
@@ -38,6 +45,11 @@ class Client:
         connect_timeout: float | None = None,
         retry_for: float | None = None,
         follow_moves: Literal["any", "listed"] | None = None,
+        tls: bool | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        cert_file: str | os.PathLike[str] | None = None,
+        key_file: str | os.PathLike[str] | None = None,
+        server_name: str | None = None,
     ) -> Client: ...
     def connect(self) -> None:
         """Waits until a connection is up, at most for the connect time-out; else raises `ConnectionFailed`."""
@@ -294,6 +306,11 @@ def client_of_loop(
     connect_timeout: float | None,
     retry_for: float | None,
     follow_moves: str | None,
+    tls: bool | None,
+    ca_file: str | os.PathLike[str] | None,
+    cert_file: str | os.PathLike[str] | None,
+    key_file: str | os.PathLike[str] | None,
+    server_name: str | None,
 ) -> Client: ...
 def abandon(lock: Lock) -> None: ...
 def start_acquire(
