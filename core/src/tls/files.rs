@@ -13,7 +13,7 @@ use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 /// Whom a certificate is shown to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,9 @@ pub(super) enum Shown {
 /// Longer files are something else.
 const LONGEST: u64 = 4 << 20;
 
+/// Made anew each time, so that nothing of it stays in use when the process ends.
 pub(super) fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: LazyLock<Arc<CryptoProvider>> =
-        LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
-    PROVIDER.clone()
+    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, FileError> {

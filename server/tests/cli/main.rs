@@ -10,3 +10,4 @@ mod run;
 mod run_lost;
 mod serve;
 mod support;
+mod tls;

@@ -1,0 +1,140 @@
+//! TLS through the real binary: settings, client commands, the environment, SIGHUP.
+
+use crate::support::{Folder, Server, eventually, fairlock, outcome};
+use rustix::process::Signal;
+use std::path::Path;
+
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the tests of the core use more of it"
+)]
+#[path = "../../../core/tests/tls/certificates.rs"]
+mod certificates;
+
+fn folder(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    certificates::write_all(|name| Path::new(&folder.file(name)).to_owned());
+    folder
+}
+
+fn start(folder: &Folder, more: &[&str]) -> Server {
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| folder.file(name));
+    let mut arguments = vec!["--tls-cert", &certificate, "--tls-key", &key];
+    arguments.extend(more);
+    Server::start_with(&arguments, &[])
+}
+
+#[test]
+fn client_commands_take_the_files_as_arguments_and_from_the_environment() {
+    let folder = folder("tls-commands");
+    let clients = folder.file("ca.pem");
+    let server = start(&folder, &["--tls-client-ca", &clients]);
+    let [ca, certificate, key] =
+        ["ca.pem", "client.pem", "client.key"].map(|name| folder.file(name));
+    let arguments = [
+        "--ca-file",
+        &ca,
+        "--cert-file",
+        &certificate,
+        "--key-file",
+        &key,
+    ];
+    let mut run = vec!["run"];
+    run.extend(arguments);
+    run.extend(["k", "--", "echo", "held"]);
+    let held = server.does(&run);
+    assert_eq!((held.code, held.out.as_str()), (0, "held\n"), "{held:?}");
+    let mut bench = vec!["bench", "--seconds", "0.2", "--connections", "2", "--json"];
+    bench.extend(arguments);
+    assert_eq!(server.does(&bench).code, 0);
+
+    let mut status = server.fairlock(["status"]);
+    status.env("FAIRLOCK_CA_FILE", &ca);
+    status.env("FAIRLOCK_CERT_FILE", &certificate);
+    status.env("FAIRLOCK_KEY_FILE", &key);
+    let status = outcome(status);
+    assert_eq!(status.code, 0, "{status:?}");
+
+    let without = server.does(&["status", "--ca-file", &ca]);
+    assert_eq!(without.code, 69, "{without:?}");
+    assert!(
+        without.err.contains("wants a certificate of this client"),
+        "{without:?}"
+    );
+    let plain = server.does(&["status"]);
+    assert_eq!(plain.code, 77, "{plain:?}");
+    assert!(plain.err.contains("this port speaks TLS"), "{plain:?}");
+    let wrong = server.does(&["status", "--ca-file", "/no/such.pem"]);
+    assert_eq!(wrong.code, 64, "{wrong:?}");
+    assert!(wrong.err.contains("/no/such.pem"), "{wrong:?}");
+}
+
+#[test]
+fn sighup_reads_the_certificates_again_and_ends_nothing() {
+    let folder = folder("tls-sighup");
+    let server = start(&folder, &[]);
+    let status = |ca: &str| server.does(&["status", "--ca-file", &folder.file(ca)]).code;
+    assert_eq!(status("ca.pem"), 0);
+    for end in ["pem", "key"] {
+        let (from, to) = (format!("stranger.{end}"), format!("server.{end}"));
+        std::fs::copy(folder.file(&from), folder.file(&to)).expect("copied");
+    }
+    server.signal(Signal::HUP);
+    eventually("the new certificate", || status("other-ca.pem") == 0);
+    let mut process = server.process();
+    process.error_with("the TLS certificates have been read again");
+    std::fs::write(folder.file("server.pem"), "nonsense").expect("written");
+    process.signal(Signal::HUP);
+    let line = process.error_with("TLS file");
+    assert!(
+        line.contains("server.pem: there is no certificate in it"),
+        "{line}"
+    );
+    assert!(
+        line.contains("the certificates that were read before stay in use"),
+        "{line}"
+    );
+    process.signal(Signal::TERM);
+    assert_eq!(process.end().code, 0);
+}
+
+#[test]
+fn a_server_without_tls_goes_on_after_sighup() {
+    let server = Server::start();
+    server.signal(Signal::HUP);
+    assert_eq!(server.does(&["status"]).code, 0);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_with_the_reason() {
+    let folder = folder("tls-files");
+    let fails = |certificate: &str, key: &str, words: &[&str]| {
+        let [certificate, key] = [certificate, key].map(|name| folder.file(name));
+        let outcome = outcome(fairlock([
+            "--listen",
+            "127.0.0.1:0",
+            "--ephemeral",
+            "--tls-cert",
+            &certificate,
+            "--tls-key",
+            &key,
+        ]));
+        assert_ne!(outcome.code, 0, "{outcome:?}");
+        for words in words {
+            assert!(outcome.err.contains(words), "{outcome:?}");
+        }
+    };
+    fails("expired.pem", "expired.key", &["expired.pem", "it expired"]);
+    fails(
+        "server.pem",
+        "client.key",
+        &["client.key", "does not match", "server.pem"],
+    );
+    fails(
+        "server.key",
+        "server.key",
+        &["server.key", "no certificate"],
+    );
+    fails("none.pem", "server.key", &["none.pem", "No such file"]);
+}
