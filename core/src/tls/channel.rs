@@ -270,3 +270,152 @@ impl<F: FnMut(&[u8]) -> io::Result<usize>> Write for Sender<'_, F> {
         Ok(())
     }
 }
+
+#[cfg(all(test, feature = "server"))]
+mod tests {
+    use super::*;
+    use crate::tls::{Acceptor, ClientFiles, Connector, ServerFiles};
+    use rcgen::{CertificateParams, KeyPair};
+    use std::collections::VecDeque;
+
+    /// A wire that takes as many bytes as it is told to, and gives as many at a time as are asked for.
+    #[derive(Default)]
+    struct Wire {
+        bytes: VecDeque<u8>,
+        room: usize,
+    }
+
+    impl Wire {
+        fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.room);
+            self.room -= count;
+            self.bytes.extend(&bytes[..count]);
+            if count == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        }
+
+        fn receive(&mut self, buffer: &mut [u8], most: usize) -> io::Result<usize> {
+            let count = buffer.len().min(most).min(self.bytes.len());
+            for (place, byte) in buffer.iter_mut().zip(self.bytes.drain(..count)) {
+                *place = byte;
+            }
+            if count == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        }
+    }
+
+    /// Both ends, with a handshake behind them that went through `step` bytes at a time.
+    fn pair(step: usize) -> (Channel, Channel) {
+        let folder = std::env::temp_dir().join(format!("fairlock-channel-{}", std::process::id()));
+        let folder = folder.join(step.to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let [certificate, key] = ["cert", "key"].map(|name| folder.join(name));
+        let own = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let pem = params.self_signed(&own).expect("a certificate").pem();
+        std::fs::write(&certificate, pem).expect("written");
+        std::fs::write(&key, own.serialize_pem()).expect("written");
+        let acceptor = Acceptor::new(ServerFiles {
+            certificate: certificate.clone(),
+            key,
+            clients: None,
+        });
+        let files = ClientFiles {
+            authorities: Some(certificate),
+            identity: None,
+        };
+        let connector = Connector::new(files, None).expect("a CA");
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut server = acceptor.expect("an identity").channel().expect("a channel");
+        let mut client = connector.channel("localhost:1").expect("a channel");
+        let (mut up, mut down) = (Wire::default(), Wire::default());
+        let mut done = (false, false);
+        while done != (true, true) {
+            (up.room, down.room) = (step, step);
+            let receive = |wire: &mut Wire, buffer: &mut [u8]| wire.receive(buffer, step);
+            let progress = client.handshake(|buffer| receive(&mut down, buffer), |b| up.send(b));
+            done.0 = progress.expect("it goes on") == Progress::Done;
+            let progress = server.handshake(|buffer| receive(&mut up, buffer), |b| down.send(b));
+            done.1 = progress.expect("it goes on") == Progress::Done;
+        }
+        (client, server)
+    }
+
+    #[test]
+    fn a_handshake_goes_on_wherever_it_stood_still() {
+        for step in [1, 2, 7, 100, 1 << 20] {
+            pair(step);
+        }
+    }
+
+    /// Goal: a byte counts as gone only with the last one of its record, and none leaves twice. Method: a socket that takes
+    /// little, and a reader with a small buffer.
+    #[test]
+    fn what_has_left_is_counted_in_whole_records() {
+        let (mut client, mut server) = pair(1 << 20);
+        let message: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
+        let mut wire = Wire::default();
+        let (mut gone, mut heard) = (0, Vec::new());
+        while gone < message.len() {
+            wire.room = 1000;
+            let count = client.write(&message[gone..], |records| wire.send(records));
+            gone += count.expect("the wire lives");
+            assert!(gone == message.len() || gone % RECORD == 0, "{gone}");
+            with_room(|room| {
+                while let Ok(count) = wire.receive(room.receive(), 300) {
+                    let mut buffer = [0; 512];
+                    let count = server.take(room, count, &mut buffer).expect("good records");
+                    heard.extend_from_slice(&buffer[..count]);
+                    while server.holds_plain() {
+                        let count = server.take_plain(&mut buffer);
+                        heard.extend_from_slice(&buffer[..count]);
+                    }
+                }
+            });
+            assert_eq!(heard.len(), gone, "what is said to have left can be read");
+        }
+        assert_eq!(heard, message);
+    }
+
+    #[test]
+    fn what_somebody_else_puts_in_ends_the_channel_behind_what_was_good() {
+        let (mut client, mut server) = pair(1 << 20);
+        let mut wire = Wire {
+            room: 1 << 20,
+            ..Wire::default()
+        };
+        assert_eq!(client.write(b"good", |b| wire.send(b)).ok(), Some(4));
+        wire.bytes.extend([0x17, 3, 3, 0, 20]);
+        wire.bytes.extend([7; 20]);
+        let mut buffer = [0; 64];
+        let mut read = || {
+            with_room(|room| {
+                let count = wire.receive(room.receive(), 1 << 20).unwrap_or(0);
+                server.take(room, count, &mut buffer)
+            })
+        };
+        assert_eq!(read().ok(), Some(4));
+        assert_eq!(&buffer[..4], b"good");
+        assert!(server.has_ended());
+    }
+
+    #[test]
+    fn a_goodbye_ends_it() {
+        let (mut client, mut server) = pair(1 << 20);
+        let mut wire = Wire::default();
+        assert!(!client.close(|b| wire.send(b)).expect("the wire lives"));
+        wire.room = 1000;
+        assert!(client.close(|b| wire.send(b)).expect("the wire lives"));
+        let mut buffer = [0; 64];
+        let count = with_room(|room| {
+            let count = wire.receive(room.receive(), 1000).expect("a goodbye");
+            server.take(room, count, &mut buffer)
+        });
+        assert_eq!(count.ok(), Some(0));
+        assert!(server.has_ended());
+    }
+}

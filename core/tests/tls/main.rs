@@ -6,6 +6,8 @@ mod certificates;
 mod support;
 
 mod files;
+#[cfg(unix)]
+mod forks;
 mod handshakes;
 mod peers;
 mod rotation;
