@@ -28,5 +28,10 @@ pub(super) fn reserve() -> io::Result<SocketAddr> {
 pub(super) fn take(address: SocketAddr) -> Option<TcpListener> {
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
     let place = reserved.iter().position(|(one, _)| *one == address)?;
-    Some(reserved.swap_remove(place).1.into())
+    let (_, socket) = reserved.swap_remove(place);
+    if reserved.is_empty() {
+        // So that a process that is done with nodes keeps nothing of them.
+        *reserved = Vec::new();
+    }
+    Some(socket.into())
 }
