@@ -112,7 +112,7 @@ build() { # name, compiler and arguments…
     compile "$@" &
     builds+=("$!:$1")
 }
-for name in locks errors callbacks threads forks tls serve; do
+for name in locks errors callbacks threads forks tls cluster serve; do
     build "$name" cc -std=c99 "${strict[@]}" "${flags[@]}" "$programs/$name.c" -o "$work/$name" \
         "${libs[@]}" -pthread
 done
@@ -176,10 +176,10 @@ run() { # name, command…
 }
 word=${1:-}
 
-for name in locks errors callbacks threads forks tls raii11 raii20 static; do
+for name in locks errors callbacks threads forks tls cluster raii11 raii20 static; do
     run "$name" timeout 300 "$work/$name"
 done
-for name in locks errors callbacks threads tls raii11; do
+for name in locks errors callbacks threads tls cluster raii11; do
     run "$name-valgrind" timeout 600 "${memcheck[@]}" "$work/$name"
 done
 run forks-valgrind timeout 600 "${memcheck_forks[@]}" "$work/forks"

@@ -214,12 +214,15 @@ export interface Status {
   held: number
   waiting: number
   connections: number
+  /** Those that have a copy of its state. */
   standbys: string[]
+  /** All nodes of its cluster in the order of their priority, itself included. */
+  peers: string[]
 }
 
 /** Settings of a node; each is explained by `fairlock --help` under the same name. */
 export interface ServerOptions {
-  /** Default: `127.0.0.1:7420`. Port 0 takes a free one. */
+  /** Default: `node`, or else `127.0.0.1:7420`. Port 0 takes a free one. */
   listen?: string
   dataDir?: string
   ephemeral?: boolean
@@ -244,8 +247,8 @@ export interface ServerOptions {
   helloTimeoutMs?: number
   idleTimeoutMs?: number
   reattachGraceMs?: number
-  /** The nodes of a cluster in the order of their priority, with commas between them; the same list on each of them. */
-  peers?: string
+  /** The nodes of a cluster in the order of their priority; the same list on each of them. As text with commas between them. */
+  peers?: string | readonly string[]
   /** Which of them this is. */
   node?: string
   clusterSecret?: string
@@ -269,15 +272,23 @@ export class Server implements AsyncDisposable {
   private constructor ()
 
   /**
-   * Starts a node and waits until it serves.
+   * Starts a node and waits until it serves, or as one of a cluster until it takes connections.
    * @throws RangeError, TypeError for settings that cannot be used, {@link ServerError} for what the machine refuses.
    */
   static start (options?: ServerOptions): Promise<Server>
 
+  /**
+   * An address of this machine that nobody else gets until a node of this process listens there, so that the nodes of a cluster
+   * can be told of each other before the first one starts. Another one each time.
+   */
+  static freeAddress (): string
+
   /** Where it listens, with the port that was found. */
   readonly address: string
-  /** Stops it in order; resolves when it has ended. */
+  /** Stops it in order: it hands over to another node of its cluster. Resolves when it has ended. */
   stop (): Promise<void>
+  /** Ends it at once, as if its process had been killed: nobody is told and nothing is handed over. */
+  kill (): Promise<void>
   /** Lets it keep the process alive (as it does to begin with). */
   ref (): this
   /** Lets the process end although it runs. */

@@ -70,6 +70,11 @@
 #define FAIRLOCK_TLS_OFF 2
 
 /**
+ * How many bytes an address of fairlock_server_free_address() takes at most.
+ */
+#define FAIRLOCK_FREE_ADDRESS_SIZE 32
+
+/**
  * What became of a call. The numbers are fixed; later versions may add some.
  */
 typedef enum fairlock_status {
@@ -378,6 +383,10 @@ typedef struct fairlock_node_status {
    * The addresses of the standbys that have a copy of its state, with commas between them.
    */
   const char *standbys;
+  /**
+   * The addresses of all nodes of its cluster in the order of their priority, with commas between them.
+   */
+  const char *peers;
   /**
    * The term of its tokens.
    */
@@ -786,8 +795,9 @@ const char *fairlock_last_reason(void);
 /**
  * Starts a node inside the process and waits until it serves, which takes milliseconds.
  *
- * `listen` is the address, as in "127.0.0.1:7420"; NULL stands for "127.0.0.1:0", a free port of
- * this machine. `settings` ends with {NULL, NULL}; NULL stands for none. Without "data_dir" the node
+ * `listen` is the address, as in "127.0.0.1:7420"; NULL stands for the setting "node" or else for
+ * "127.0.0.1:0", a free port of this machine. With "peers" and "node" it is one node of a cluster, and
+ * the call waits until it takes connections. `settings` ends with {NULL, NULL}; NULL stands for none. Without "data_dir" the node
  * is ephemeral, as suits tests. Strings are copied. The caller ends the node with
  * fairlock_server_stop().
  *
@@ -812,6 +822,26 @@ const char *fairlock_server_address(const struct fairlock_server *server);
  * FAIRLOCK_FORKED: the node runs in the process that this one was forked from, and goes on there.
  */
 enum fairlock_status fairlock_server_stop(struct fairlock_server *server);
+
+/**
+ * Ends a node at once, as if its process had been killed, and frees the handle, whatever it returns:
+ * nobody is told and nothing is handed over to another node of its cluster. For tests. Does nothing with
+ * NULL and returns FAIRLOCK_OK.
+ *
+ * FAIRLOCK_SERVER_FAILED: the node had ended before; the message says why.
+ * FAIRLOCK_FORKED: the node runs in the process that this one was forked from, and goes on there.
+ */
+enum fairlock_status fairlock_server_kill(struct fairlock_server *server);
+
+/**
+ * Writes an address of this machine, as in "127.0.0.1:40123", that nobody else gets until a node of
+ * this process listens there, so that the nodes of a cluster can be told of each other before the
+ * first one starts. Another one each time. `address` has room for FAIRLOCK_FREE_ADDRESS_SIZE bytes,
+ * the zero at the end included.
+ *
+ * FAIRLOCK_SERVER_FAILED: this machine has no address to give; the message says why.
+ */
+enum fairlock_status fairlock_server_free_address(char *address);
 
 /**
  * The name of a status, as in "FAIRLOCK_WAIT_TIMEOUT"; "FAIRLOCK_UNKNOWN" for a number that is

@@ -53,6 +53,8 @@ pub struct fairlock_node_status {
     pub active: *const c_char,
     /// The addresses of the standbys that have a copy of its state, with commas between them.
     pub standbys: *const c_char,
+    /// The addresses of all nodes of its cluster in the order of their priority, with commas between them.
+    pub peers: *const c_char,
     /// The term of its tokens.
     pub term: u32,
     /// How many keys are held.
@@ -389,6 +391,7 @@ impl fairlock_view {
             node: self.text(status.node.as_bytes()),
             active: self.optional(status.active.as_deref().map(str::as_bytes)),
             standbys: self.text(status.standbys.join(",").as_bytes()),
+            peers: self.text(status.peers.join(",").as_bytes()),
             term: status.term,
             held: status.held,
             waiting: status.waiting,

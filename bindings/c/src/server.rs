@@ -19,6 +19,9 @@ pub struct fairlock_setting {
     pub value: *const c_char,
 }
 
+/// How many bytes an address of fairlock_server_free_address() takes at most.
+pub const FAIRLOCK_FREE_ADDRESS_SIZE: usize = 32;
+
 /// A node that runs inside the process, on a thread of its own.
 pub struct fairlock_server {
     server: Server,
@@ -27,8 +30,9 @@ pub struct fairlock_server {
 
 /// Starts a node inside the process and waits until it serves, which takes milliseconds.
 ///
-/// `listen` is the address, as in "127.0.0.1:7420"; NULL stands for "127.0.0.1:0", a free port of
-/// this machine. `settings` ends with {NULL, NULL}; NULL stands for none. Without "data_dir" the node
+/// `listen` is the address, as in "127.0.0.1:7420"; NULL stands for the setting "node" or else for
+/// "127.0.0.1:0", a free port of this machine. With "peers" and "node" it is one node of a cluster, and
+/// the call waits until it takes connections. `settings` ends with {NULL, NULL}; NULL stands for none. Without "data_dir" the node
 /// is ephemeral, as suits tests. Strings are copied. The caller ends the node with
 /// fairlock_server_stop().
 ///
@@ -50,7 +54,12 @@ pub unsafe extern "C" fn fairlock_server_start(
             )
         };
         let mut settings = settings;
-        settings.listen = Some(listen.unwrap_or("127.0.0.1:0").to_owned());
+        settings.listen = match (listen, &settings.listen, &settings.node) {
+            (Some(listen), ..) => Some(listen.to_owned()),
+            (None, Some(listen), _) => Some(listen.clone()),
+            (None, None, Some(_)) => None,
+            (None, None, None) => Some("127.0.0.1:0".to_owned()),
+        };
         settings.ephemeral = settings.data_dir.is_none();
         let started = Server::builder()
             .settings(settings)
@@ -90,6 +99,48 @@ pub unsafe extern "C" fn fairlock_server_stop(server: *mut fairlock_server) -> f
             Some(server) => server.server.stop_blocking().map_err(failure),
             None => Ok(()),
         }
+    })
+}
+
+/// Ends a node at once, as if its process had been killed, and frees the handle, whatever it returns:
+/// nobody is told and nothing is handed over to another node of its cluster. For tests. Does nothing with
+/// NULL and returns FAIRLOCK_OK.
+///
+/// FAIRLOCK_SERVER_FAILED: the node had ended before; the message says why.
+/// FAIRLOCK_FORKED: the node runs in the process that this one was forked from, and goes on there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fairlock_server_kill(server: *mut fairlock_server) -> fairlock_status {
+    report::call(|| {
+        // SAFETY: the caller gives the handle back.
+        match unsafe { take(server) } {
+            Some(server) => server.server.kill().map_err(failure),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Writes an address of this machine, as in "127.0.0.1:40123", that nobody else gets until a node of
+/// this process listens there, so that the nodes of a cluster can be told of each other before the
+/// first one starts. Another one each time. `address` has room for FAIRLOCK_FREE_ADDRESS_SIZE bytes,
+/// the zero at the end included.
+///
+/// FAIRLOCK_SERVER_FAILED: this machine has no address to give; the message says why.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fairlock_server_free_address(address: *mut c_char) -> fairlock_status {
+    report::call(|| {
+        // SAFETY: the caller has room for more than this one byte.
+        unsafe { output(address, 0, "address")? };
+        let free = Server::free_address()
+            .map_err(|error| Failure::new(FAIRLOCK_SERVER_FAILED, error.to_string()))?;
+        let text = CString::new(free.to_string()).expect("an address is digits, dots and a colon");
+        let bytes = text.as_bytes_with_nul();
+        assert!(
+            bytes.len() <= FAIRLOCK_FREE_ADDRESS_SIZE,
+            "four numbers and a port"
+        );
+        // SAFETY: the caller has room for FAIRLOCK_FREE_ADDRESS_SIZE bytes, and these are no more.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr().cast(), address, bytes.len()) };
+        Ok(())
     })
 }
 

@@ -28,18 +28,25 @@ class Server {
     const given = {}
     for (const [name, value] of Object.entries(checkOptionsObject(options))) {
       if (value === undefined) continue
-      if (!['string', 'number', 'boolean'].includes(typeof value)) throw wrong(name, 'a string, a number or true or false', value)
-      given[name] = value
+      given[name] = plain(name, value)
     }
     const server = finished(await call(native().startServer(open(), given)))
     return new Server(madeHere, server)
   }
 
+  static freeAddress () {
+    return native().freeAddress()
+  }
+
   get address () { return this.#address }
 
-  async stop () {
+  stop () { return this.#end(true) }
+
+  kill () { return this.#end(false) }
+
+  async #end (inOrder) {
     this.unref()
-    this.#stopped ??= call(native().stopServer(open(), this.#server))
+    this.#stopped ??= call(native().stopServer(open(), this.#server, inOrder))
     finished(await this.#stopped)
   }
 
@@ -58,6 +65,13 @@ class Server {
   [asyncDispose] () {
     return this.stop()
   }
+}
+
+/** A setting as the core reads it. */
+function plain (name, value) {
+  if (name === 'peers' && Array.isArray(value) && value.every((peer) => typeof peer === 'string')) return value.join(',')
+  if (!['string', 'number', 'boolean'].includes(typeof value)) throw wrong(name, 'a string, a number or true or false', value)
+  return value
 }
 
 module.exports = { Server }

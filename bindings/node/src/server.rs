@@ -6,7 +6,7 @@ use crate::outcome::Failure;
 use fairlock::node::{Setting, SettingKind, Settings};
 use fairlock::{Server, ServerError};
 use napi::bindgen_prelude::{Either3, External};
-use napi::{Env, Result};
+use napi::{Env, Error, Result};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,17 +38,35 @@ pub(crate) fn start_server(env: &Env, at: u32, given: HashMap<String, Value>) ->
     })
 }
 
-/// Stops the node. Ends when it has ended, at once if it was stopped before.
+/// Stops the node, in order or as if its process had been killed. Ends when it has ended, at once if it
+/// was stopped before.
 #[napi(catch_unwind)]
-pub(crate) fn stop_server(env: &Env, at: u32, running: &External<RunningServer>) -> Result<Begun> {
+pub(crate) fn stop_server(
+    env: &Env,
+    at: u32,
+    running: &External<RunningServer>,
+    in_order: bool,
+) -> Result<Begun> {
+    let how = if in_order {
+        Server::stop_blocking
+    } else {
+        Server::kill
+    };
     let server = Ok::<_, Failure>(running.server.take());
-    bridge(at)?.begin(env, server, |server, teller| {
+    bridge(at)?.begin(env, server, move |server, teller| {
         thread::spawn(move || {
-            let stopped = server.map_or(Ok(()), Server::stop_blocking);
+            let stopped = server.map_or(Ok(()), how);
             teller.tell(stopped.map_err(failure));
         });
         None
     })
+}
+
+/// A free address for a node that this process starts later.
+#[napi(catch_unwind)]
+pub(crate) fn free_address() -> Result<String> {
+    let address = Server::free_address().map_err(|error| Error::from_reason(error.to_string()))?;
+    Ok(address.to_string())
 }
 
 /// Where it listens.

@@ -62,6 +62,7 @@ pub(crate) struct StatusView {
     pub waiting: f64,
     pub connections: f64,
     pub standbys: Vec<String>,
+    pub peers: Vec<String>,
 }
 
 fn ms(time: Duration) -> f64 {
@@ -151,6 +152,7 @@ impl From<Status> for StatusView {
             waiting: status.waiting as f64,
             connections: status.connections as f64,
             standbys: status.standbys,
+            peers: status.peers,
         }
     }
 }

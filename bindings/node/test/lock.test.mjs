@@ -107,6 +107,7 @@ test('Client.connect: as soon as there is a connection', async (t) => {
   const status = await client.status()
   assert.equal(status.node, server.address)
   assert.deepEqual(status.standbys, [])
+  assert.deepEqual(status.peers, [status.node])
 })
 
 test('operators see and release locks of others, page by page', async (t) => {

@@ -2,6 +2,7 @@
 
 use crate::border::{guard, lock};
 use crate::error;
+use fairlock::ServerError;
 use fairlock::node::Settings;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -19,28 +20,39 @@ pub(crate) struct Server {
 #[pymethods]
 impl Server {
     #[new]
-    #[pyo3(signature = (listen="127.0.0.1:0", *, data_dir=None, **settings))]
+    #[pyo3(signature = (listen=None, *, peers=None, node=None, data_dir=None, **settings))]
     fn new(
         py: Python<'_>,
-        listen: &str,
+        listen: Option<String>,
+        peers: Option<&Bound<'_, PyAny>>,
+        node: Option<String>,
         data_dir: Option<PathBuf>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Server> {
-        let mut node = Settings::default();
-        node.listen = Some(listen.to_owned());
-        node.ephemeral = data_dir.is_none();
-        node.data_dir = data_dir;
+        let mut given = Settings::default();
+        given.listen = listen.or_else(|| node.is_none().then(|| "127.0.0.1:0".to_owned()));
+        given.peers = peers.map(list).transpose()?;
+        given.node = node;
+        given.ephemeral = data_dir.is_none();
+        given.data_dir = data_dir;
         for (name, value) in settings.into_iter().flatten() {
-            set(&mut node, &name.extract::<String>()?, &value)?;
+            set(&mut given, &name.extract::<String>()?, &value)?;
         }
         guard(py, || {
-            let started = py.detach(|| fairlock::Server::builder().settings(node).start_blocking());
+            let started =
+                py.detach(|| fairlock::Server::builder().settings(given).start_blocking());
             let core = started.map_err(|error| error::server(py, &error))?;
             Ok(Server {
                 address: core.address().to_string(),
                 core: Mutex::new(Some(core)),
             })
         })
+    }
+
+    /// A free address for a node that this process starts later.
+    #[staticmethod]
+    fn free_address(py: Python<'_>) -> PyResult<String> {
+        guard(py, || Ok(fairlock::Server::free_address()?.to_string()))
     }
 
     /// Where clients connect.
@@ -51,12 +63,12 @@ impl Server {
 
     /// Stops the node in order. Stopping a stopped one is well.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        let core = lock(&self.core).take();
-        guard(py, || {
-            let Some(core) = core else { return Ok(()) };
-            py.detach(|| core.stop_blocking())
-                .map_err(|error| error::server(py, &error))
-        })
+        self.end(py, fairlock::Server::stop_blocking)
+    }
+
+    /// Ends the node as if its process had been killed.
+    fn kill(&self, py: Python<'_>) -> PyResult<()> {
+        self.end(py, fairlock::Server::kill)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -75,6 +87,29 @@ impl Server {
 
     fn __repr__(&self) -> String {
         format!("<fairlock.Server on {}>", self.address)
+    }
+}
+
+impl Server {
+    fn end(
+        &self,
+        py: Python<'_>,
+        how: impl FnOnce(fairlock::Server) -> Result<(), ServerError> + Send,
+    ) -> PyResult<()> {
+        let core = lock(&self.core).take();
+        guard(py, || {
+            let Some(core) = core else { return Ok(()) };
+            py.detach(|| how(core))
+                .map_err(|error| error::server(py, &error))
+        })
+    }
+}
+
+/// A list of addresses, or the text of one.
+fn list(peers: &Bound<'_, PyAny>) -> PyResult<String> {
+    match peers.extract::<String>() {
+        Ok(text) => Ok(text),
+        Err(_) => Ok(peers.extract::<Vec<String>>()?.join(",")),
     }
 }
 

@@ -99,6 +99,7 @@ pub(crate) fn status(py: Python<'_>, status: Status) -> PyResult<Bound<'_, PyAny
         status.waiting,
         status.connections,
         status.standbys,
+        status.peers,
     );
     make(py, "Status", fields)
 }

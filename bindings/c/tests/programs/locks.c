@@ -366,6 +366,7 @@ static void what_operators_see(void)
     CHECK_TEXT("active", node->role);
     CHECK_TEXT(fairlock_server_address(server), node->node);
     CHECK_TEXT("", node->standbys);
+    CHECK_TEXT(node->node, node->peers);
     fairlock_view_free(view);
 
     for (int i = 0; i < LOCKS; i++)

@@ -239,7 +239,8 @@ class Fence:
 class Server:
     """A node inside this process, on a thread of its own, for tests. `with Server() as server:` stops it at the end.
 
-    listen: where clients connect; port 0, the default, takes a free one.
+    listen: where clients connect, as in `127.0.0.1:7420`; by default a free port, or `node`.
+    peers, node: all nodes of a cluster in the order of their priority, the same for each, and which of them this is.
     data_dir: where the node keeps its term, so that tokens rise over restarts; without it it is ephemeral.
     settings: any other setting of a node, by the name that it has in the settings file.
 
@@ -248,17 +249,27 @@ class Server:
 
     def __new__(
         cls,
-        listen: str = "127.0.0.1:0",
+        listen: str | None = None,
         *,
+        peers: Sequence[str] | None = None,
+        node: str | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         **settings: str | bytes | float | bool | os.PathLike[str] | None,
     ) -> Server: ...
+    @staticmethod
+    def free_address() -> str:
+        """An address of this machine that nobody else gets until a node of this process listens there, so that the nodes of a
+        cluster can be told of each other before the first one starts. Another one each time."""
+
     @property
     def address(self) -> str:
         """Where clients connect, with the port that was found."""
 
     def stop(self) -> None:
-        """Stops the node in order. Stopping a stopped one is well."""
+        """Stops the node in order: it hands over to another node of its cluster. Stopping a stopped one is well."""
+
+    def kill(self) -> None:
+        """Ends the node at once, as if its process had been killed: nobody is told and nothing is handed over."""
 
     def __enter__(self) -> Server: ...
     def __exit__(

@@ -71,3 +71,6 @@ class Status(NamedTuple):
     waiting: int
     connections: int
     standbys: list[str]
+    """Those that have a copy of its state."""
+    peers: list[str]
+    """All nodes of its cluster in the order of their priority, itself included."""
