@@ -41,7 +41,7 @@ struct Confirming {
 
 impl Acquire {
     /// A number greater than that of every copy.
-    fn next_attempt(&self) -> u32 {
+    pub(super) fn next_attempt(&self) -> u32 {
         let after = self.sent.map_or(0, |sent| sent.saturating_add(1));
         self.attempt.max(after)
     }

@@ -1,15 +1,19 @@
 //! Held locks: how much time is left, when they are renewed, and when they are lost.
 
 use super::acquire::Acquire;
+use super::recent::REMEMBERED_FOR;
 use super::repeat::Release;
 use super::slab::{LockId, OperationId};
 use super::{Effect, FaceId, MILLISECOND, Micros, Outcome, Session};
 use crate::error::{Error, LostReason};
-use crate::protocol::{Key, Millis, Token};
+use crate::protocol::{Key, Millis, Tag, Token};
 
 pub(super) struct HeldLock {
     pub(super) key: Key,
     pub(super) token: Token,
+    /// The request that it was granted to, with an attempt above all of its copies, and when that was.
+    request: Tag,
+    granted_at: Micros,
     /// The lease by which the lock ends when it ends.
     pub(super) lease: Millis,
     /// When the lease ends, by this client's count: never later than by the server's.
@@ -91,7 +95,13 @@ impl Session {
         now: Micros,
     ) -> LockId {
         let lease = acquire.lease.micros();
+        let request = Tag {
+            number: acquire.tag,
+            attempt: acquire.next_attempt(),
+        };
         let lock = self.locks.insert(HeldLock {
+            request,
+            granted_at: now,
             key: acquire.key,
             token,
             lease: acquire.lease,
@@ -286,6 +296,7 @@ impl Session {
             token: held.token,
             lock: Some(lock),
             once_more: false,
+            fresh: (now.saturating_sub(held.granted_at) < REMEMBERED_FOR).then_some(held.request),
         };
         self.schedule_lock(lock);
         for keep in keeps {

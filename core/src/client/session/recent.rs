@@ -9,7 +9,7 @@ use crate::protocol::{Key, Tag, Token};
 use std::collections::VecDeque;
 
 /// What was confirmed longer ago has been copied.
-const REMEMBERED_FOR: Micros = 3 * SECOND;
+pub(super) const REMEMBERED_FOR: Micros = 3 * SECOND;
 /// More are not remembered; the leases end what is left.
 const REMEMBERED_MAX: usize = 65_536;
 
@@ -30,7 +30,8 @@ struct Entry {
 
 #[derive(Clone, Copy)]
 enum What {
-    Released(Token),
+    /// With the request that it had been granted to, if that was a moment before.
+    Released(Token, Option<Tag>),
     Cancelled(Tag),
 }
 
@@ -39,11 +40,12 @@ impl Recent {
         &mut self,
         key: Key,
         token: Token,
+        fresh: Option<Tag>,
         connection: u32,
         node: Option<Address>,
         now: Micros,
     ) {
-        self.note(key, What::Released(token), connection, node, now);
+        self.note(key, What::Released(token, fresh), connection, node, now);
     }
 
     pub(super) fn note_cancel(
@@ -123,11 +125,12 @@ impl Session {
                 continue;
             }
             match entry.what {
-                What::Released(token) => {
+                What::Released(token, fresh) => {
                     let release = Release {
                         token,
                         lock: None,
                         once_more: true,
+                        fresh,
                     };
                     self.start_release(entry.key, release, None, now);
                 }

@@ -33,6 +33,8 @@ pub(super) struct Release {
     pub(super) lock: Option<LockId>,
     /// Said once more after it had been confirmed.
     pub(super) once_more: bool,
+    /// The request that the lock had been granted to a moment before, above all of its attempts.
+    pub(super) fresh: Option<Tag>,
 }
 
 pub(super) struct Cancel {
@@ -81,6 +83,7 @@ impl Session {
             token,
             lock: None,
             once_more: false,
+            fresh: None,
         };
         self.start_release(key, release, face, now)
     }
@@ -297,8 +300,18 @@ impl Session {
         };
         if !release.once_more && self.may_have_another_node() {
             let node = self.connections[index].node.clone();
+            let (key, token) = (repeat.key.clone(), release.token);
             self.recent
-                .note_release(repeat.key, release.token, index as u32, node, now);
+                .note_release(key, token, release.fresh, index as u32, node, now);
+        }
+        let said_again = release.once_more || repeat.copies > 1;
+        if let Some(request) = release.fresh
+            && !ok
+            && said_again
+            && self.may_have_another_node()
+        {
+            // A node that has not copied the grant may have copied that it waited, and waits for it now.
+            self.cancel_once_more(repeat.key, request, now);
         }
         let confirmed = match release.lock {
             Some(lock) => self.handle_lock_released(lock, ok, repeat.copies),

@@ -88,7 +88,6 @@ fn another_takes_over(spoil: impl Fn(&Disk), repair: impl Fn(&Disk)) {
     cluster.settle(1);
     load.record().until_more(100);
     check(&load.finish(), &[crash]).expect_clean(300);
-    drop(cluster);
 }
 
 #[test]

@@ -173,10 +173,14 @@ fn rule_4_6_what_a_replaced_node_had_confirmed_is_said_once_more() {
     let line = world.line(1);
     assert!(line.starts_with("R k 100 #"), "{line}");
     world.say(1, &format!("R k stale {}", tag(&line)));
+    // The grant may not have been copied, but that the request waited.
+    let cancel = world.line(1);
+    assert_eq!(cancel, "C k #1.1");
+    world.say(1, "C k ok #1.1");
     world.pass(4 * S);
     let all = world.all_lines();
     assert!(
-        !all.iter().any(|(_, line)| line.starts_with('R')),
+        !all.iter().any(|(_, line)| line.starts_with(['R', 'C'])),
         "once: {all:?}"
     );
 }
