@@ -21,6 +21,8 @@ pub mod cluster;
 pub mod engine;
 mod error;
 mod fence;
+#[cfg(any(feature = "client", feature = "server"))]
+mod mutation;
 pub mod protocol;
 pub mod tls;
 
@@ -36,6 +38,14 @@ pub use client::{
 pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason};
 pub use fence::Fence;
 pub use protocol::{Role, Token};
+
+/// For tests/simulation and nobody else.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod simulation {
+    pub use crate::client::simulation::*;
+    pub use crate::mutation::Mutation;
+}
 
 #[cfg(feature = "server")]
 pub mod node;

@@ -9,13 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part of the crate and what of the crate it may use (itself always).
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
+    ("mutation", &[]),
     ("protocol", &[]),
     ("tls", &[]),
-    ("engine", &["protocol"]),
-    ("cluster", &["protocol", "engine"]),
+    ("engine", &["protocol", "mutation"]),
+    ("cluster", &["protocol", "engine", "mutation"]),
     ("node", &["protocol", "engine", "cluster", "tls"]),
-    ("client", &["protocol", "tls"]),
+    ("client", &["protocol", "mutation", "tls"]),
     ("fence", &["protocol"]),
 ];
 

@@ -78,6 +78,7 @@ impl Pair {
             attempt_memory: Millis(400),
             max_attempts_remembered: 3,
             recording: Recording::WhatLasts,
+            ..EngineSettings::default()
         };
         let mut engine = Engine::new(settings.clone(), choices.below(256));
         let left = 1 << choices.below(20);

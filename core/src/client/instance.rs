@@ -148,6 +148,7 @@ impl Instance {
             retry_for: micros(options.retry_for),
             listed_only: options.follow_moves == FollowMoves::Listed,
             seed: u64::from_le_bytes(seed.try_into().expect("8 of 24 bytes")),
+            mutation: crate::mutation::Mutation::None,
         };
         let instance = Arc::new(Instance {
             generation: fork::generation(),

@@ -47,6 +47,7 @@ impl World {
             retry_for: 0,
             listed_only: false,
             seed: 1,
+            mutation: crate::mutation::Mutation::None,
         };
         let mut world = World {
             session: Session::new(settings, BEGIN),

@@ -36,6 +36,8 @@ pub use driver::wait_for_background_thread;
 pub use event_loop::EventLoop;
 pub use lock::{Lock, Lost};
 pub use options::{ClientBuilder, DEFAULT_CONNECT_TIMEOUT, FollowMoves, IntoServers};
+#[cfg(feature = "simulation")]
+pub(crate) use session::simulation;
 pub use view::{HeldLock, KeyState, LockPage, Status, Waiter, Waiters};
 
 use crate::error::Error;

@@ -20,6 +20,7 @@ use super::outgoing::Outgoing;
 use super::releases::Releases;
 use super::roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};
 use crate::engine::{Change, Engine, ForeignGrant, Recording, Time};
+use crate::mutation::Mutation;
 use crate::protocol::{Millis, Token};
 use std::collections::VecDeque;
 
@@ -36,6 +37,9 @@ pub struct MemberSettings {
     /// Whether standbys are told of each change, because somebody waits until they have it, or only of
     /// those that last until they are told.
     pub tell_everything: bool,
+    /// What is broken on purpose: nothing, outside of tests.
+    #[doc(hidden)]
+    pub mutation: Mutation,
 }
 
 impl Default for MemberSettings {
@@ -45,6 +49,7 @@ impl Default for MemberSettings {
             takeover_grace: Millis(2000),
             first_counter: 0,
             tell_everything: false,
+            mutation: Mutation::None,
         }
     }
 }
@@ -120,13 +125,14 @@ impl Member {
         beginning: Beginning,
         engine: &mut Engine,
     ) -> Member {
-        let roles = Roles::new(
+        let mut roles = Roles::new(
             now,
             members.own(),
             members.others(),
             settings.timing,
             beginning,
         );
+        roles.mutation = settings.mutation;
         let mut member = Member {
             outgoing: Outgoing::new(members.others()),
             members,
@@ -176,6 +182,18 @@ impl Member {
     #[must_use]
     pub fn next_term(&self, now: Now) -> Option<u32> {
         self.roles.next_term(now)
+    }
+
+    /// The highest term that this node knows of.
+    #[must_use]
+    pub fn known_term(&self) -> u32 {
+        self.roles.known_term()
+    }
+
+    /// What this node has of the state.
+    #[must_use]
+    pub fn copy(&self) -> Copy {
+        self.roles.copy()
     }
 
     /// The next thing to be done. Take all after every call.
@@ -470,7 +488,11 @@ impl Member {
     fn open_term(&mut self, engine: &mut Engine, term: u32) {
         // The roles know of every term that a copied token can have, so this does not fail; if it did,
         // grants would be refused, which harms nobody.
-        let slot = self.members.own().0;
+        let slot = if self.settings.mutation.is(Mutation::SameSlot) {
+            0
+        } else {
+            self.members.own().0
+        };
         let first = self.settings.first_counter;
         if engine.open_term(term, slot, first).is_err() {
             self.outputs.push_back(Output::Note(Note::TermsUsedUp));
@@ -480,7 +502,9 @@ impl Member {
     /// Gives the node that stays active what it does not have, and forgets the rest.
     fn give(&mut self, now: Now, engine: &mut Engine, to: Slot, unconfirmed_only: bool) {
         self.note_changes(now, engine);
-        let grants: Vec<Change> = if unconfirmed_only {
+        let grants: Vec<Change> = if self.settings.mutation.is(Mutation::GiveNothing) {
+            Vec::new()
+        } else if unconfirmed_only {
             let granted = |(_, foreign): &(u64, ForeignGrant)| held_still(engine, foreign);
             self.unconfirmed.iter().filter_map(granted).collect()
         } else {
@@ -545,6 +569,7 @@ impl Member {
 
     fn taken(&mut self, now: Now, from: Slot, taken: Taken) {
         match taken {
+            Taken::Gap if self.settings.mutation.is(Mutation::IgnoreGaps) => {}
             Taken::Fine => {}
             Taken::Gap => {
                 self.copier.broken();

@@ -8,6 +8,7 @@ use super::time::Time;
 use super::token::Milestones;
 use super::wheel::Timed;
 use super::{Answer, ConnectionId, Engine, NIL};
+use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Millis, Token, Wait};
 
 impl Engine {
@@ -20,7 +21,7 @@ impl Engine {
             take_back: Time::NEVER,
             owner,
         };
-        let ends = request.now.after(request.lease);
+        let ends = request.now.after(self.lease_that_counts(request.lease));
         let claim = Claim::new(lock, request.tag, request.lease, ends, stage);
         let claim = self.claims.insert(claim);
         self.link_holder(claim);
@@ -30,9 +31,17 @@ impl Engine {
         claim
     }
 
+    fn lease_that_counts(&self, lease: Millis) -> Millis {
+        if self.settings.mutation.is(Mutation::EndLeasesEarly) {
+            return Millis(lease.0.div_ceil(2));
+        }
+        lease
+    }
+
     /// The claim of a request that has to wait.
     pub(super) fn add_waiter(&mut self, request: &Acquire<'_>, lock: u32) {
         let ends = match request.wait {
+            Wait::For(_) if self.settings.mutation.is(Mutation::NeverTimeOut) => Time::NEVER,
             Wait::For(length) => request.now.after(length),
             Wait::Forever | Wait::No => Time::NEVER,
         };
@@ -187,8 +196,18 @@ impl Engine {
                 self.remove_lock(lock, None);
                 return;
             }
-            let head = self.queues[queue].head;
+            let head = if self.settings.mutation.is(Mutation::LastComeFirstServed) {
+                self.queues[queue].tail
+            } else {
+                self.queues[queue].head
+            };
             let Stage::Attached { connection, .. } = self.claims[head].stage else {
+                if self.settings.mutation.is(Mutation::GrantToDead)
+                    && let Some(token) = self.take_token()
+                {
+                    self.promote(now, head, token);
+                    continue;
+                }
                 break;
             };
             let connection = ConnectionId {
@@ -236,7 +255,10 @@ impl Engine {
         self.unlink_waiter(claim, place, hash);
         self.untie(stage);
         let grant = &mut self.claims[claim];
-        grant.deadline = now.after(grant.lease());
+        let lease = grant.lease();
+        let ends = now.after(self.lease_that_counts(lease));
+        let grant = &mut self.claims[claim];
+        grant.deadline = ends;
         grant.stage = Stage::Held {
             token,
             take_back: Time::NEVER,

@@ -8,6 +8,7 @@ use super::lock::{Claim, Stage};
 use super::output::{Change, ClaimId};
 use super::time::Time;
 use super::{Engine, NIL, SharedOwner};
+use crate::mutation::Mutation;
 use crate::protocol::{Key, Millis, Tag, Token};
 use std::sync::Arc;
 
@@ -74,6 +75,8 @@ impl Engine {
                 self.remove_waiter_to_grant(*claim, key)?;
                 let copied = (*claim, key, owner, *tag);
                 let claim = self.insert_copy(copied, *lease, *ends, stage)?;
+                // The original has merged, and so has its copy.
+                self.merged |= self.locks[self.claims[claim].lock].holders != NIL;
                 self.link_holder(claim);
                 self.record_copy(change);
             }
@@ -219,7 +222,26 @@ impl Engine {
     pub(super) fn record(&mut self, change: impl FnOnce(&Engine) -> Change) {
         if self.changes.is_recording() {
             let change = change(self);
+            if self.is_kept_secret(&change) {
+                return;
+            }
             self.changes.push(change);
+        }
+    }
+
+    /// Whether a mutation keeps the standbys from learning this.
+    fn is_kept_secret(&self, change: &Change) -> bool {
+        let mutation = self.settings.mutation;
+        match change {
+            Change::Released { .. } => mutation.is(Mutation::ForgetReleases),
+            Change::Enqueued { .. } => mutation.is(Mutation::ForgetQueues),
+            Change::Granted { .. }
+            | Change::Expired { .. }
+            | Change::Kept { .. }
+            | Change::Left { .. }
+            | Change::Resent { .. }
+            | Change::AttemptRemembered { .. }
+            | Change::TermOpened { .. } => false,
         }
     }
 

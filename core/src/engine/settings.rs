@@ -1,6 +1,7 @@
 //! The limits and times that an operator may change.
 
 use super::changes::Recording;
+use crate::mutation::Mutation;
 use crate::protocol::Millis;
 
 /// What an engine allows and for how long it waits for clients that it lost.
@@ -23,6 +24,9 @@ pub struct EngineSettings {
     pub max_attempts_remembered: u32,
     /// Which changes of the state [`Engine::poll_change`](super::Engine::poll_change) tells.
     pub recording: Recording,
+    /// What is broken on purpose: nothing, outside of tests.
+    #[doc(hidden)]
+    pub mutation: Mutation,
 }
 
 impl Default for EngineSettings {
@@ -36,6 +40,7 @@ impl Default for EngineSettings {
             attempt_memory: Millis(600_000),
             max_attempts_remembered: 1_000_000,
             recording: Recording::Nothing,
+            mutation: Mutation::None,
         }
     }
 }

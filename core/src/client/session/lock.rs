@@ -6,6 +6,7 @@ use super::repeat::Release;
 use super::slab::{LockId, OperationId};
 use super::{Effect, FaceId, MILLISECOND, Micros, Outcome, Session};
 use crate::error::{Error, LostReason};
+use crate::mutation::Mutation;
 use crate::protocol::{Key, Millis, Tag, Token};
 
 pub(super) struct HeldLock {
@@ -99,13 +100,14 @@ impl Session {
             number: acquire.tag,
             attempt: acquire.next_attempt(),
         };
+        let late = self.settings.mutation.is(Mutation::TellLossesLate);
         let lock = self.locks.insert(HeldLock {
             request,
             granted_at: now,
             key: acquire.key,
             token,
             lease: acquire.lease,
-            ends: counted_from + lease,
+            ends: counted_from + if late { 2 * lease } else { lease },
             state: State::Held,
             keep_alive: acquire.keep_alive,
             renew_at: counted_from + lease / 3,

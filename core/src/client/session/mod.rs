@@ -25,6 +25,8 @@ mod query;
 mod recent;
 mod repeat;
 mod reply;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulation;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub(crate) use slab::{FaceId, LockId, OperationId, Slab};
 use super::address::Address;
 use super::view::{KeyState, LockPage, Status, Waiters};
 use crate::error::{Error, LostReason};
+use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Key, Millis, Token, Wait};
 use connection::Connection;
 use deadlines::Deadlines;
@@ -69,6 +72,8 @@ pub(crate) struct Settings {
     pub(crate) listed_only: bool,
     /// For the session's dice.
     pub(crate) seed: u64,
+    /// What is broken on purpose.
+    pub(crate) mutation: Mutation,
 }
 
 /// One try of one connection; news about another try of the same connection are not about it.

@@ -6,6 +6,7 @@ use super::query::{same_key, waiter};
 use super::slab::OperationId;
 use super::{ConnectionId, Micros, Session};
 use crate::error::{Error, ErrorKind};
+use crate::mutation::Mutation;
 use crate::protocol::{HelloReply, KeyRef, Operation as Letter, Reply, Split, Tag, Token, split};
 
 /// A server that says this is none, or not one that this client can follow.
@@ -319,7 +320,8 @@ impl Session {
 
     /// A grant that nobody waits for any more: unless the token is in hand it is released.
     fn handle_stray_grant(&mut self, key: KeyRef<'_>, token: Token, now: Micros) {
-        if !self.is_in_hand(token) {
+        let keeps = self.settings.mutation.is(Mutation::KeepStrayGrants);
+        if !self.is_in_hand(token) && !keeps {
             self.release_token(key.to_key(), token, None, now);
         }
     }

@@ -7,6 +7,7 @@ use crate::cluster::members::Slot;
 use crate::cluster::message::{Copy, Handoff, Message, Stage, Stream};
 use crate::cluster::peer::Peer;
 use crate::engine::Time;
+use crate::mutation::Mutation;
 use crate::protocol::Millis;
 
 impl Roles {
@@ -76,7 +77,7 @@ impl Roles {
             && self.copy.stream.slot == accepted.from.0
             && self.copy.complete
         {
-            if accepted.term > self.known_term {
+            if accepted.term > self.known_term || self.mutation.is(Mutation::SkipTermBump) {
                 self.lead(accepted.term, Origin::Handoff);
                 self.send_handoff(accepted.from, accepted.number, Handoff::Taken);
             } else {
@@ -173,7 +174,7 @@ impl Roles {
         let best_complete = able
             .iter()
             .filter(|(_, copy)| {
-                copy.complete
+                (copy.complete || self.mutation.is(Mutation::PromoteIncomplete))
                     && able.iter().all(|(_, other)| {
                         !other.complete
                             || other.position() <= copy.position()
@@ -260,7 +261,7 @@ impl Roles {
         if !candidate.written || !supplied {
             return;
         }
-        if candidate.term <= self.known_term {
+        if candidate.term <= self.known_term && !self.mutation.is(Mutation::SkipTermBump) {
             // Somebody has named a higher term while this one was written.
             self.state = State::Looking {
                 begun: candidate.begun,

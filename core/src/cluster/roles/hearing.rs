@@ -5,6 +5,7 @@ use super::event::{Effect, Note, Now};
 use super::state::{Accepted, Active, Doubt, State, Step};
 use crate::cluster::members::Slot;
 use crate::cluster::message::{Beat, Handoff, Message, Stage};
+use crate::mutation::Mutation;
 use crate::protocol::Millis;
 
 impl Roles {
@@ -257,6 +258,7 @@ impl Roles {
         match &mut self.state {
             State::Looking { begun } => *begun = now.time,
             State::Candidate(_) => self.state = State::Looking { begun: now.time },
+            State::Active(_) if self.mutation.is(Mutation::TrustThePast) => {}
             State::Active(active) if !self.peers.is_empty() => {
                 active.doubt = Some(Doubt {
                     round,

@@ -27,6 +27,7 @@ use super::members::Slot;
 use super::message::{Beat, Copy, Handoff, Message, Stage, Timing};
 use super::peer::Peer;
 use crate::engine::Time;
+use crate::mutation::Mutation;
 use preempt::Preempt;
 use state::{Accepted, Active, State};
 use std::collections::VecDeque;
@@ -69,6 +70,8 @@ pub struct Roles {
     said: Option<Beat>,
     stance: Stance,
     effects: VecDeque<Effect>,
+    /// What is broken on purpose.
+    pub(super) mutation: Mutation,
 }
 
 /// How a node begins.
@@ -120,6 +123,7 @@ impl Roles {
             said: None,
             stance: Stance::Park,
             effects: VecDeque::new(),
+            mutation: Mutation::None,
         };
         roles.handle(now, Event::Tick);
         roles
@@ -280,6 +284,18 @@ impl Roles {
         }
     }
 
+    /// The highest term that anybody has named.
+    #[must_use]
+    pub fn known_term(&self) -> u32 {
+        self.known_term.max(self.disk_term)
+    }
+
+    /// What this node has of the state.
+    #[must_use]
+    pub fn copy(&self) -> Copy {
+        self.copy
+    }
+
     /// The active node, as far as this one knows.
     #[must_use]
     pub fn active(&self) -> Option<Slot> {
@@ -372,6 +388,9 @@ impl Roles {
     /// The term to open next; `None` when they are used up.
     #[must_use]
     pub fn next_term(&self, now: Now) -> Option<u32> {
+        if self.mutation.is(Mutation::SkipTermBump) {
+            return Some(self.known_term.max(1));
+        }
         let above = self.known_term.max(self.disk_term).checked_add(1)?;
         let term = above.max(now.wall);
         (term <= LAST_TERM).then_some(term)

@@ -5,11 +5,21 @@ use super::event::{Effect, Note, Now, Stance};
 use super::state::{Active, Round, State, Step};
 use crate::cluster::members::Slot;
 use crate::cluster::message::{Copy, Handoff, Stage};
+use crate::cluster::peer::Peer;
 use crate::engine::Time;
+use crate::mutation::Mutation;
 
 impl Roles {
     /// What an active node has to look at.
     pub(super) fn serve(&mut self, now: Now, mut active: Active) {
+        if let Some(handoff) = active.handoff
+            && handoff.step == Step::Frozen
+            && self.peer(handoff.to).is_some_and(Peer::serves)
+        {
+            // It says so, even if its word to this node got lost on the way.
+            self.handed_over(now, handoff.to);
+            return;
+        }
         if let Some(other) = self.other_active(now, &active) {
             let until = *active
                 .met
@@ -52,6 +62,9 @@ impl Roles {
 
     /// An active node to which this one has to give up its place.
     pub(super) fn other_active(&self, now: Now, active: &Active) -> Option<Slot> {
+        if self.mutation.is(Mutation::NeverYield) {
+            return None;
+        }
         self.living(now)
             .filter(|(slot, peer)| {
                 let newer = peer.beat.copy.stream > self.copy.stream;
@@ -118,7 +131,7 @@ impl Roles {
             } else {
                 able.into_iter().find(untried)
             }
-        } else if self.timing.preempt {
+        } else if self.timing.preempt && !self.mutation.is(Mutation::NeverPreempt) {
             self.successors(now)
                 .filter(|(slot, since)| {
                     *slot < self.own && now.time >= since.after(self.preempt.delay(*slot, now.time))
@@ -221,8 +234,10 @@ impl Roles {
             State::Following { active, .. } => Stance::Redirect(active),
             State::Active(active) => {
                 let behind = self.known_term > active.term;
+                let serves_on = self.mutation.is(Mutation::ServeOnInHandoff);
+                let hands_over = active.is_handing_over() && !serves_on;
                 let met = active.met.is_some();
-                if active.is_handing_over() || behind || active.doubt.is_some() || met {
+                if hands_over || behind || active.doubt.is_some() || met {
                     Stance::Freeze
                 } else {
                     Stance::Serve

@@ -160,6 +160,7 @@ impl Cluster {
             takeover_grace: millis(settings.takeover_grace),
             first_counter,
             tell_everything: settings.sync_standbys > 0,
+            ..MemberSettings::default()
         };
         let greeting = greeting(&members, &public, secret);
         let now = present();

@@ -60,6 +60,7 @@ impl World {
             retry_for: 0,
             listed_only: false,
             seed: 1,
+            mutation: crate::mutation::Mutation::None,
         };
         change(&mut settings);
         let now = 1_000 * S;

@@ -69,6 +69,7 @@ impl Storm {
                 retry_for: 0,
                 listed_only: false,
                 seed: seed + nth as u64,
+                mutation: crate::mutation::Mutation::None,
             };
             Session::new(settings, now)
         };
