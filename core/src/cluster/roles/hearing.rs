@@ -156,6 +156,10 @@ impl Roles {
             State::Candidate(candidate) if candidate.term == term => candidate.written = true,
             State::Active(active) if active.raising == Some(term) => {
                 active.raising = None;
+                if active.is_handing_over() {
+                    // The successor may have the same one; nothing is granted until it is known.
+                    return;
+                }
                 active.term = term;
                 active.raised = Some(now.time);
                 self.known_term = self.known_term.max(term);

@@ -122,6 +122,22 @@ fn what_lay_unread_while_a_node_slept_does_not_make_it_serve() {
 }
 
 #[test]
+fn no_higher_term_is_opened_while_a_handoff_is_under_way() {
+    let mut world = cluster(3);
+    world.give(0, Event::Stop);
+    world.give(0, Event::TermSeen { term: 1000 });
+    let node = world.nodes[0].as_mut().expect("it runs");
+    let late = std::mem::take(&mut node.written);
+    assert_eq!(late, [1001]);
+    while world.nodes[0].as_ref().map(|node| node.roles.stage()) != Some(Stage::HandingOver) {
+        world.run(MS / 10);
+    }
+    let before = world.led.len();
+    world.give(0, Event::TermWritten { term: 1001 });
+    assert_eq!(world.led.len(), before, "{:?}", world.led);
+}
+
+#[test]
 fn a_handoff_that_a_successor_slept_through_is_off() {
     let mut world = cluster(3);
     world.give(0, Event::Stop);
