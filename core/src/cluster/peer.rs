@@ -115,12 +115,18 @@ impl Peer {
             return false;
         }
         self.contact = Contact::Refused;
+        // The next process in this place has said nothing yet.
+        self.heard = None;
+        self.missed = true;
         true
     }
 
     /// A fresh connection was made: somebody is there, and will speak.
     pub(super) fn connect(&mut self, now: Time) {
         self.connected = Some(now);
+        if self.heard.is_none() {
+            self.since = now;
+        }
         self.dialing = false;
         self.dialed_before_sleep = false;
         self.contact = Contact::Open;

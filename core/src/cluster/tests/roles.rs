@@ -282,6 +282,20 @@ fn an_orderly_stop_hands_over_at_once() {
 }
 
 #[test]
+fn what_a_process_said_before_it_died_does_not_count_for_the_next_one() {
+    let mut world = cluster(3);
+    world.crash(0);
+    world.until_serves(1, SECOND);
+    // Within the failure timeout of its last word as the active one.
+    world.run(50 * MS);
+    world.start(0);
+    for _ in 0..200 {
+        world.run(MS);
+        assert_eq!(world.serving(), [1], "{}", world.notes.join("\n"));
+    }
+}
+
+#[test]
 fn a_deadline_lies_ahead_once_the_rules_were_looked_at() {
     let mut world = cluster(3);
     world.disk_broken[1] = true;
