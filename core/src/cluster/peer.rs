@@ -196,4 +196,32 @@ impl Peer {
     pub(super) fn serves(&self) -> bool {
         self.beat.stage == Stage::Active
     }
+
+    /// See `Roles::fingerprint`.
+    #[cfg(test)]
+    pub(super) fn fingerprint(&self, now: Time, longest: u64, into: &mut impl std::hash::Hasher) {
+        use super::roles::age;
+        use std::hash::Hash;
+        let Peer {
+            beat,
+            heard,
+            since,
+            contact,
+            connected,
+            quick_losses,
+            missed,
+            dialing,
+            dialed_before_sleep,
+            owes_word,
+            complete_since,
+        } = self;
+        (beat, heard.is_some(), *contact as u8, owes_word).hash(into);
+        (missed, dialing, dialed_before_sleep).hash(into);
+        let connected = connected.map(|at| age(now, at, longest));
+        (connected, (*quick_losses).min(QUICK_LOSSES + 1)).hash(into);
+        age(now, *since, longest).hash(into);
+        complete_since
+            .map(|since| age(now, since, longest))
+            .hash(into);
+    }
 }

@@ -16,12 +16,16 @@
 
 mod choosing;
 mod event;
+#[cfg(test)]
+mod fingerprint;
 mod hearing;
 mod preempt;
 mod serving;
 mod state;
 
 pub use event::{Effect, Event, Note, Now, Origin, Stance};
+#[cfg(test)]
+pub(super) use fingerprint::age;
 
 use super::members::Slot;
 use super::message::{Beat, Copy, Handoff, Message, Stage, Timing};

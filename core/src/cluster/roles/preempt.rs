@@ -41,4 +41,18 @@ impl Preempt {
             .find(|(known, ..)| *known == slot)
             .map_or(self.timing.preempt_delay, |(_, delay, _)| *delay)
     }
+
+    /// See [`super::Roles::fingerprint`].
+    #[cfg(test)]
+    pub(super) fn fingerprint(&self, now: Time, into: &mut impl std::hash::Hasher) {
+        use super::age;
+        use std::hash::Hash;
+        let mut delays: Vec<(Slot, u64, u64)> = self
+            .delays
+            .iter()
+            .map(|(slot, delay, last)| (*slot, delay.0, age(now, *last, self.timing.calm.0)))
+            .collect();
+        delays.sort_unstable();
+        delays.hash(into);
+    }
 }

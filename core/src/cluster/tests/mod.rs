@@ -2,6 +2,7 @@
 
 mod member_world;
 mod members;
+mod model;
 mod role_world;
 mod roles;
 mod split;
