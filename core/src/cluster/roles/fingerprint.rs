@@ -32,6 +32,7 @@ impl Roles {
             has_state,
             disk_failed,
             writing,
+            mutation: _,
             sleepy_until,
             accepted,
             preempt,
