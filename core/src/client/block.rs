@@ -126,7 +126,8 @@ impl Instance {
 
     /// Reads once and handles what came, for whomever it is.
     fn lead(&self, started: Started, id: ConnectionId, socket: &Socket) -> Led {
-        let mut buffer = [0; 4096];
+        // Filled with zeros for each read: as small as the answer to one request is.
+        let mut buffer = [0; 1024];
         let read = socket.read_waiting(&mut buffer);
         if matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::Interrupted) {
             return Led::GoOn;
