@@ -136,17 +136,24 @@ impl Channel {
             // Nothing is left of the plain bytes before, so there is always room for records.
             self.connection.read_tls(&mut records)?;
             let outcome = self.connection.process_new_packets();
-            let more = match &outcome {
+            match &outcome {
                 Ok(state) => {
                     self.ended = state.peer_has_closed();
-                    state.plaintext_bytes_to_read()
+                    let more = state.plaintext_bytes_to_read();
+                    filled += self.deliver(more, &mut buffer[filled..])?;
                 }
                 Err(_) => {
                     self.ended = true;
-                    0
+                    // How much of it was good before is not said here; it ends with an error.
+                    let mut good = Vec::new();
+                    let _ = self.connection.reader().read_to_end(&mut good);
+                    let fits = good.len().min(buffer.len() - filled);
+                    let fits = if self.plain.is_empty() { fits } else { 0 };
+                    buffer[filled..filled + fits].copy_from_slice(&good[..fits]);
+                    self.plain.extend_from_slice(&good[fits..]);
+                    filled += fits;
                 }
-            };
-            filled += self.deliver(more, &mut buffer[filled..])?;
+            }
             if let Err(failure) = outcome
                 && filled == 0
             {
