@@ -20,7 +20,7 @@ pub struct HeldGrant {
     pub tag: Option<Tag>,
 }
 
-/// See the [module](self).
+/// Grants whose replies wait until enough standbys have them.
 #[derive(Debug)]
 pub struct HeldBack {
     timeout: Millis,

@@ -35,7 +35,7 @@ pub fn with_room<R>(read: impl FnOnce(&mut Room) -> R) -> R {
     ROOM.with_borrow_mut(read)
 }
 
-/// See the [module](self).
+/// One connection's TLS, between the bytes of the socket and plain ones.
 pub struct Channel {
     connection: Connection,
     /// What was decrypted and had no room where it was asked for.
