@@ -61,7 +61,7 @@ impl Server {
     ///     .map(|node| Server::builder().cluster(&peers, node).start_blocking())
     ///     .collect::<Result<Vec<Server>, _>>()?;
     /// let client = fairlock::blocking::Client::new(peers)?;
-    /// let lock = client.acquire("order:42").call()?;
+    /// let lock = client.acquire("order:42")?;
     /// # drop((lock, nodes));
     /// # Ok(())
     /// # }
