@@ -1,6 +1,7 @@
 """What the tests share: a client, a way to wait for an event, scripts in processes of their own, a scripted server."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,10 @@ KEPT = {"FAIRLOCK_BIN", "FAIRLOCK_TEST_CERTIFICATES"}
 # Only what a test says itself counts.
 for name in [name for name in os.environ if name.startswith("FAIRLOCK_") and name not in KEPT]:
     del os.environ[name]
+
+
+# Who runs the tests in the background may have them ignore Ctrl+C, and their children with them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
