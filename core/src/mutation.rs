@@ -25,8 +25,8 @@ pub enum Mutation {
     NeverTimeOut,
     /// Leases end after half of their time.
     EndLeasesEarly,
-    /// A lock that a cancelled request holds is not given back.
-    ForgetCancelledGrants,
+    /// A key that nobody holds or waits for is kept.
+    KeepIdleKeys,
     /// A part of the state is taken for the whole.
     PromoteIncomplete,
     /// An active node does not mind another one.
@@ -37,7 +37,7 @@ pub enum Mutation {
     ServeOnInHandoff,
     /// A node that wakes up goes on as if it had not slept.
     TrustThePast,
-    /// A gap in the copied changes is passed over.
+    /// Neither a gap in the copied changes nor a new link makes a standby ask for the whole state.
     IgnoreGaps,
     /// Better nodes never get the active place.
     NeverPreempt,
@@ -59,7 +59,7 @@ impl Mutation {
         Mutation::LastComeFirstServed,
         Mutation::NeverTimeOut,
         Mutation::EndLeasesEarly,
-        Mutation::ForgetCancelledGrants,
+        Mutation::KeepIdleKeys,
         Mutation::PromoteIncomplete,
         Mutation::NeverYield,
         Mutation::GiveNothing,

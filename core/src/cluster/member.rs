@@ -256,7 +256,8 @@ impl Member {
                 self.lose_standby(peer, engine);
             }
             Event::Relinked { peer } => {
-                if self.copier.active() == Some(peer) {
+                let asks = !self.settings.mutation.is(Mutation::IgnoreGaps);
+                if self.copier.active() == Some(peer) && asks {
                     self.ask(now, peer);
                 }
             }

@@ -182,6 +182,9 @@ impl Engine {
     pub(super) fn serve(&mut self, now: Time, lock: u32, hash: Option<u64>) {
         let free = &self.locks[lock];
         if free.holders == NIL && free.queue == NIL {
+            if self.settings.mutation.is(Mutation::KeepIdleKeys) {
+                return;
+            }
             self.remove_lock(lock, hash);
         } else {
             self.serve_next(now, lock);

@@ -5,7 +5,6 @@ use super::lock::Stage;
 use super::output::{Answer, Change, ClaimId, Grant, Refusal};
 use super::time::Time;
 use super::{Engine, NIL};
-use crate::mutation::Mutation;
 use crate::protocol::{ClientId, KeyRef, Millis, Tag, Token, Wait};
 use std::sync::Arc;
 
@@ -123,7 +122,6 @@ impl Engine {
         }
         *newest = tag.attempt;
         match self.claims[claim].stage {
-            Stage::Held { .. } if self.settings.mutation.is(Mutation::ForgetCancelledGrants) => {}
             Stage::Held { .. } => self.give_back(now, claim, Some(hash)),
             Stage::Attached { .. } | Stage::Detached { .. } => self.leave(now, claim),
         }

@@ -43,6 +43,7 @@ pub const KINDS: &[&str] = &[
     "term not written",
     "node killed",
     "machine lost",
+    "killed while another copies",
     "node started with its disk",
     "node started with an older disk",
     "node started without its disk",

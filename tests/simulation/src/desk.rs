@@ -449,10 +449,6 @@ impl Process {
         if term <= self.member.known_term() || term > base.saturating_add(YEAR) {
             return;
         }
-        if work.harm == Harm::DeafToClients {
-            return;
-        }
-        self.client_term = self.client_term.max(term);
         self.seen_later = Some(term.max(self.seen_later.unwrap_or(0)));
         self.heed_seen(work);
     }
@@ -463,8 +459,12 @@ impl Process {
             let term = self.seen_later.take().expect("it is there");
             self.seen_from = time + 1_000_000;
             work.coverage.count("term seen by a client");
-            self.member
-                .handle(work.now, Event::TermSeen { term }, &mut self.engine);
+            self.client_term = self.client_term.max(term);
+            work.checker.tokens.told(work.node, term);
+            if work.harm != Harm::DeafToClients {
+                let event = Event::TermSeen { term };
+                self.member.handle(work.now, event, &mut self.engine);
+            }
         }
     }
 

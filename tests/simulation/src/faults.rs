@@ -93,8 +93,12 @@ impl World {
 
     fn disturb_by_one(&mut self) {
         if let Some(node) = self.missing().first().copied() {
+            let covered = (0..self.hosts.len()).all(|node| self.is_covered(node));
+            let half = covered && self.serving == 1 && self.random.once_in(2);
+            self.half_a_copy = half.then_some(node);
             return self.restart(node);
         }
+        self.half_a_copy = None;
         if self.hosts.iter().any(|host| host.is_frozen()) {
             return;
         }
@@ -170,16 +174,22 @@ impl World {
     /// Starts a node that is not there, in wild runs perhaps with another disk.
     fn restart(&mut self, node: usize) {
         let wild = self.plan.profile == Profile::Wild;
+        if wild {
+            let half = self.random.once_in(5);
+            self.half_a_copy = half.then_some(node);
+        }
         let choice = if wild { self.random.below(6) } else { 5 };
         let host = &mut self.hosts[node];
         match choice {
             0 => {
                 host.terms.clear();
+                host.kept_term = 0;
                 self.coverage.count("node started without its disk");
             }
             1 => {
                 let keep = self.random.below(host.terms.len() as u64 + 1) as usize;
                 host.terms.truncate(keep);
+                host.kept_term = host.term();
                 self.coverage.count("node started with an older disk");
             }
             _ => self.coverage.count("node started with its disk"),

@@ -31,4 +31,4 @@ mod world;
 pub use checker::{Rule, Violation};
 pub use coverage::{Coverage, KINDS};
 pub use plan::{Harm, Profile};
-pub use run::{Breakage, Report, Run, many, one};
+pub use run::{Breakage, Report, Run, first_to_break, many, one};

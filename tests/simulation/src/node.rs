@@ -18,6 +18,10 @@ pub(crate) struct Host {
     /// The term that stands on the disk, and those that stood there before.
     pub(crate) terms: Vec<u32>,
     pub(crate) disk_full: bool,
+    /// What its process knew of terms since when, the latest last.
+    pub(crate) knew: Vec<(u64, u32)>,
+    /// The highest term that this machine has been told to keep and has not lost since.
+    pub(crate) kept_term: u32,
     pub(crate) starts: u32,
     /// Since when its process runs without standing still.
     pub(crate) steady_since: u64,
@@ -65,6 +69,8 @@ pub(crate) struct Process {
     pub(crate) seen_later: Option<u32>,
     /// The term of its own choice, where the wall clock cannot be believed.
     pub(crate) first_term: u32,
+    /// What its machine had been told to keep when it started.
+    pub(crate) kept_term: u32,
     /// The term that its engine takes tokens from, while it is active.
     pub(crate) term: Option<u32>,
     /// Since when it serves without a break, by its own clock.

@@ -8,11 +8,14 @@ use crate::plan::{Harm, MS, Profile};
 use crate::world::{Happening, World};
 use fairlock::cluster::{
     Beginning, Copy, Event, Member, MemberSettings, Members, Note, Now, Output, Parking, Slot,
-    Stage, Stance,
+    Stage, Stance, Unit, split_frame,
 };
 use fairlock::engine::{Engine, EngineSettings, Grant, Time};
 use fairlock::protocol::Millis;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The kind of the frames that carry the whole state.
+const DUMP: u8 = 12;
 
 /// As much as a socket takes before its reader has read.
 const SOCKET_BYTES: usize = 64 << 10;
@@ -38,6 +41,7 @@ impl World {
         host.powered = true;
         host.frozen_since = None;
         host.starts += 1;
+        host.knew.clear();
         host.steady_since = self.now;
         let list = host.list.iter().map(String::as_str);
         let members = Members::new(list, &host.address).expect("a list with this node");
@@ -74,6 +78,7 @@ impl World {
             seen_from: 0,
             seen_later: None,
             first_term,
+            kept_term: host.kept_term,
             term: None,
             serving_since: None,
             granted: 0,
@@ -223,6 +228,7 @@ impl World {
             }
         }
         self.track_term(node);
+        self.note_known_term(node);
         self.check_grants(node);
         self.send_frames(node);
         self.flush(node);
@@ -285,6 +291,19 @@ impl World {
         }
     }
 
+    fn note_known_term(&mut self, node: usize) {
+        let host = &mut self.hosts[node];
+        let known = host
+            .process
+            .as_ref()
+            .map(|process| process.member.known_term());
+        if let Some(known) = known
+            && host.knew.last().is_none_or(|(_, last)| *last != known)
+        {
+            host.knew.push((self.now, known));
+        }
+    }
+
     /// Follows the terms that a node opens, and the end of its being active.
     fn track_term(&mut self, node: usize) {
         let Some(process) = self.hosts[node].process.as_mut() else {
@@ -302,7 +321,8 @@ impl World {
                     self.coverage.count("term raised");
                 } else {
                     let copied = process.copied.map(usize::from);
-                    self.checker.order.begin(node, copied);
+                    let exact = self.plan.profile != Profile::Wild;
+                    self.checker.order.begin(node, copied, exact);
                 }
                 let blind = self.is_blind(node);
                 let opened = self.checker.tokens.open(self.now, node, term, blind);
@@ -323,16 +343,16 @@ impl World {
         let Some(own) = &self.hosts[node].process else {
             return true;
         };
-        if own.client_term >= term {
+        if own.client_term >= term || own.kept_term >= term {
             return false;
         }
         let steady = self.now.saturating_sub(2_000_000);
         let reachable = (0..self.hosts.len()).any(|other| {
             let host = &self.hosts[other];
-            let knows = host
-                .process
-                .as_ref()
-                .is_some_and(|process| process.member.known_term() >= term);
+            // What it has just heard is still on its way.
+            let told = self.now.saturating_sub(500 * MS);
+            let knew = host.knew.iter().rev().find(|(since, _)| *since < told);
+            let knows = host.process.is_some() && knew.is_some_and(|(_, knew)| *knew >= term);
             other != node
                 && knows
                 && !host.is_frozen()
@@ -462,6 +482,9 @@ impl World {
             return;
         }
         let written = room || self.plan.harm == Harm::TermNotWritten;
+        if written {
+            host.kept_term = host.kept_term.max(term);
+        }
         if room && self.plan.harm != Harm::TermNotWritten && term > host.term() {
             host.terms.push(term);
         }
@@ -522,18 +545,41 @@ impl World {
             }
         }
         for (connection, bytes) in sends {
-            let bytes = if self.plan.loose_frames {
+            let mut bytes = if self.plan.loose_frames {
                 self.loosen(bytes)
             } else {
                 bytes
             };
+            let breaks_off = self.breaks_off(connection, &mut bytes);
             self.put_bytes(connection, 0, bytes);
+            if breaks_off {
+                return self.kill(node);
+            }
         }
+    }
+
+    /// Half of the whole state is sent, and then the sender dies.
+    fn breaks_off(&mut self, connection: usize, bytes: &mut Vec<u8>) -> bool {
+        let receiver = self.network.connections[connection].machines[1];
+        let wanted = self.half_a_copy.map(Machine::Node) == Some(receiver);
+        if !wanted {
+            return false;
+        }
+        let mut place = 0;
+        while let Ok(Unit::Whole { body, used }) = split_frame(&bytes[place..]) {
+            if body.first() == Some(&DUMP) {
+                bytes.truncate(place + used / 2);
+                self.half_a_copy = None;
+                self.coverage.count("killed while another copies");
+                return true;
+            }
+            place += used;
+        }
+        false
     }
 
     /// Loses and doubles frames about roles, which have to bear it.
     fn loosen(&mut self, bytes: Vec<u8>) -> Vec<u8> {
-        use fairlock::cluster::{Unit, split_frame};
         let mut out = Vec::new();
         let mut rest = &bytes[..];
         while let Ok(Unit::Whole { body, used }) = split_frame(rest) {

@@ -341,7 +341,11 @@ impl World {
         let others: Vec<Hold> = self
             .believed()
             .into_iter()
-            .filter(|(holder, key, held)| (*holder, *held) != (client, token) && *key == number)
+            .filter(|(holder, key, held)| {
+                let other = (*holder, *held) != (client, token) && *key == number;
+                // When two that were active meet, the higher token of one request stays.
+                other && !self.checker.tokens.is_superseded(*held)
+            })
             .map(|(client, _, token)| Hold {
                 client,
                 token: token.get(),

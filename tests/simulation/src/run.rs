@@ -109,6 +109,32 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or("without a word"))
 }
 
+/// The first of many seeds in which this rule does not hold, with what it said.
+#[must_use]
+pub fn first_to_break(
+    seeds: Range<u64>,
+    breakage: Breakage,
+    rule: Rule,
+    threads: usize,
+) -> Option<Run> {
+    let step = 16 * threads.max(1) as u64;
+    let mut first = seeds.start;
+    while first < seeds.end {
+        let end = seeds.end.min(first + step);
+        let report = many(first..end, breakage, threads, usize::MAX);
+        let breaks = |run: &Run| {
+            run.violation
+                .as_ref()
+                .is_some_and(|violation| violation.rule == rule)
+        };
+        if let Some(run) = report.failed.into_iter().find(breaks) {
+            return Some(run);
+        }
+        first = end;
+    }
+    None
+}
+
 /// What came of many seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Report {

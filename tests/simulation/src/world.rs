@@ -63,6 +63,8 @@ pub(crate) struct World {
     pub(crate) written: BTreeMap<u8, u64>,
     pub(crate) over: bool,
     pub(crate) steps: u64,
+    /// The node that sends this one the whole state is to be killed in the middle of it.
+    pub(crate) half_a_copy: Option<usize>,
     /// Since when everything is as it has to be.
     pub(crate) settled_at: Option<u64>,
     /// How many nodes serve.
@@ -106,6 +108,8 @@ impl World {
                 clock: clock(&mut random),
                 terms: Vec::new(),
                 disk_full: false,
+                kept_term: 0,
+                knew: Vec::new(),
                 starts: 0,
                 steady_since: 0,
                 woken_at: 0,
@@ -141,6 +145,7 @@ impl World {
             written: BTreeMap::new(),
             over: false,
             steps: 0,
+            half_a_copy: None,
             settled_at: None,
             serving: 0,
             hash: 0xCBF2_9CE4_8422_2325,

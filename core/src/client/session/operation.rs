@@ -111,12 +111,19 @@ impl Operation {
     /// Takes out the copy that an answer with this tag on this connection is about.
     pub(super) fn take_copy(&mut self, tag: Tag, connection: usize) -> Option<(Sent, Age)> {
         let fits = |sent: &Sent| sent.tag == tag && sent.connection == Some(connection);
+        // Copies with one tag on one connection are answered in the order in which they were sent.
+        let first = self.older.iter().position(fits);
         if let Some(sent) = self.current.filter(fits) {
-            self.current = None;
+            let sent = match first {
+                Some(place) => self.older.remove(place),
+                None => {
+                    self.current = None;
+                    sent
+                }
+            };
             return Some((sent, Age::Current));
         }
-        let place = self.older.iter().position(fits)?;
-        Some((self.older.remove(place), Age::Older))
+        Some((self.older.remove(first?), Age::Older))
     }
 
     /// The current copy becomes an older one.

@@ -331,6 +331,32 @@ fn a_stop_tries_the_next_one_when_the_first_does_not_answer() {
 }
 
 #[test]
+fn a_successor_that_serves_has_taken_over_even_if_its_word_got_lost() {
+    let mut world = cluster(3);
+    world.give(0, Event::Stop);
+    let taken = |packet: &Packet| {
+        matches!(
+            packet,
+            Packet::Roles(Message::Handoff {
+                step: Handoff::Taken,
+                ..
+            })
+        )
+    };
+    let mut lost = false;
+    for _ in 0..100 {
+        world.run(MS / 5);
+        let before = world.packets.len();
+        world.packets.retain(|_, (.., packet)| !taken(packet));
+        lost |= world.packets.len() < before;
+    }
+    assert!(lost, "the word was on its way");
+    let leaving = world.nodes[0].as_ref().expect("it drains").roles.stance();
+    assert_eq!(leaving, Stance::Leave(Some(Slot(1))));
+    assert_eq!(world.serving(), [1]);
+}
+
+#[test]
 fn a_node_without_peers_alive_leaves_alone() {
     let mut world = cluster(2);
     world.crash(1);

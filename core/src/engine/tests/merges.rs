@@ -215,3 +215,21 @@ fn who_resigns_sends_its_waiters_away_and_keeps_only_its_connections() {
     assert_eq!(rig.engine.highest_token(), highest, "tokens only rise");
     rig.hold(four, "a");
 }
+
+#[test]
+fn a_copy_of_two_that_have_met_may_have_two_holders_too() {
+    let mut rig = Rig::with(EngineSettings {
+        recording: crate::engine::Recording::Everything,
+        ..EngineSettings::default()
+    });
+    let one = rig.client("one");
+    rig.hold(one, "key");
+    let given = foreign(&rig, "two", "key", u64::MAX >> 2, first(7).expect("a tag"));
+    rig.engine.merge(rig.now, &given);
+    let mut copy = Engine::new(EngineSettings::default(), 5);
+    while let Some(change) = rig.engine.poll_change() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    copy.check_invariants();
+    assert_eq!(holders(&copy, "key").len(), 2);
+}

@@ -24,8 +24,9 @@ struct Waiting {
 pub(crate) struct Order(BTreeMap<(usize, u8), Vec<Waiting>>);
 
 impl Order {
-    /// A node becomes active with what it has copied of another one, if of any.
-    pub(crate) fn begin(&mut self, node: usize, copied: Option<usize>) {
+    /// A node becomes active with what it has copied of another one, if of any. Where that may be long
+    /// ago, not `exact`, the places say little.
+    pub(crate) fn begin(&mut self, node: usize, copied: Option<usize>, exact: bool) {
         let queues: Vec<(u8, Vec<Waiting>)> = self
             .0
             .iter()
@@ -37,6 +38,7 @@ impl Order {
             for waiting in &mut queue {
                 waiting.over = None;
                 waiting.until = None;
+                waiting.placed &= exact;
             }
             self.0.insert((node, key), queue);
         }

@@ -57,6 +57,7 @@ impl Tokens {
             self.periods.len() - 1
         });
         if u64::from(term) << 32 > self.highest {
+            self.periods[period].blind = false;
             return Ok(());
         }
         self.periods[period].blind = true;
@@ -68,6 +69,15 @@ impl Tokens {
             self.highest >> 32,
             self.highest & 0xFFFF_FFFF
         ))
+    }
+
+    /// A node has been told of a term: what it grants from now on has to be above.
+    pub(crate) fn told(&mut self, node: usize, term: u32) {
+        if term >= self.highest_term()
+            && let Some(period) = self.current.get(&node)
+        {
+            self.periods[*period].blind = false;
+        }
     }
 
     /// A node is active no longer.
@@ -89,6 +99,12 @@ impl Tokens {
                 at: known.at,
                 ..grant
             } == *known;
+            let own = self.current.get(&node);
+            let blind = own.is_some_and(|own| self.periods[*own].blind);
+            if !same && blind {
+                self.grants.insert(token.get(), grant);
+                return Ok(true);
+            }
             return if same {
                 Ok(false)
             } else {
@@ -99,6 +115,15 @@ impl Tokens {
         }
         self.grants.insert(token.get(), grant);
         Ok(true)
+    }
+
+    /// Whether the request of this token has been granted a higher one.
+    pub(crate) fn is_superseded(&self, token: Token) -> bool {
+        let Some(grant) = self.grants.get(&token.get()) else {
+            return false;
+        };
+        let mut later = self.grants.range(token.get() + 1..);
+        later.any(|(_, other)| (other.client, other.tag) == (grant.client, grant.tag))
     }
 
     /// A new token has to be above the others, as far as one node at a time was active.

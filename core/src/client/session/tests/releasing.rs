@@ -235,3 +235,31 @@ fn a_dropped_lock_is_released_and_forgotten() {
     );
     assert!(world.session.lock_deadlines.next().is_none());
 }
+
+/// Rule 4.8: what an answer says of the time is about the copy that it answers.
+#[test]
+fn copies_with_one_tag_on_one_connection_are_answered_in_the_order_of_sending() {
+    use crate::client::session::operation::{Age, Kind, Operation, Sent};
+    use crate::client::session::repeat::{Release, Repeat};
+    let repeat = Repeat::new(Key::encode(b"k").expect("a key"), S, S, S);
+    let release = Release {
+        token: token(5),
+        lock: None,
+        once_more: false,
+        fresh: None,
+    };
+    let mut operation = Operation::new(Kind::Release(repeat, release), None);
+    let copy = |sequence| Sent {
+        tag: crate::protocol::Tag::first(7),
+        connection: Some(0),
+        sequence,
+        at: sequence * S,
+    };
+    operation.older = vec![copy(1), copy(2)];
+    operation.current = Some(copy(3));
+    for expected in 1..=3 {
+        let taken = operation.take_copy(copy(0).tag, 0);
+        assert_eq!(taken, Some((copy(expected), Age::Current)));
+    }
+    assert_eq!(operation.take_copy(copy(0).tag, 0), None);
+}
