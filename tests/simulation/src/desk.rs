@@ -232,7 +232,8 @@ impl Process {
             }
             Answer::Granted(grant) => {
                 self.deliver(work);
-                self.granted(work, connection, key, grant, tag);
+                let known = self.engine.stats().waiting < waiting;
+                self.granted(work, connection, key, (grant, known), tag);
             }
             Answer::NotHad => {
                 work.coverage.count("try without luck");
@@ -249,13 +250,13 @@ impl Process {
         }
     }
 
-    /// Says that a request has the lock.
+    /// Says that a request has the lock; `known` if it had waited for it.
     fn granted(
         &mut self,
         work: &mut Work<'_>,
         connection: usize,
         key: KeyRef<'_>,
-        grant: Grant,
+        (grant, known): (Grant, bool),
         tag: Option<Tag>,
     ) {
         let client = self
@@ -278,7 +279,7 @@ impl Process {
                     work.coverage.count("grant");
                     let rise = checker.tokens.check_rise(node, grant.token);
                     checker.take(at, Rule::TokensRise, rise);
-                    let order = checker.order.granted((node, number), request);
+                    let order = checker.order.granted((node, number), request, known);
                     checker.take(at, Rule::Order, order);
                 }
                 Ok(false) => checker.order.gone((node, number), request),
@@ -308,7 +309,7 @@ impl Process {
                 } => {
                     work.coverage.count("hand-over");
                     if let Some(to) = self.visitor_of(connection) {
-                        self.granted(work, to, key.as_ref(), grant, tag);
+                        self.granted(work, to, key.as_ref(), (grant, true), tag);
                     }
                 }
                 Effect::TimedOut {

@@ -467,7 +467,14 @@ impl World {
                 self.coverage.count("preempt");
             }
             Note::Incomplete => {
-                self.checker.holders.lose_all(self.now);
+                let better = self.hosts.iter().any(|host| {
+                    let process = host.process.as_ref().filter(|_| !host.is_frozen());
+                    process.is_some_and(|process| process.member.copy().complete)
+                });
+                // Where nothing keeps the nodes from each other, this one has no business to serve then.
+                if !better || self.plan.profile != Profile::Single {
+                    self.checker.holders.lose_all(self.now);
+                }
                 self.coverage.count("incomplete copy served");
             }
             Note::CannotWrite(_) => self.coverage.count("term not written"),

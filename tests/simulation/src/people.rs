@@ -297,7 +297,10 @@ impl World {
                         self.hold(client, lock, key, token);
                     }
                     Ok(_) => {}
-                    Err(error) => self.check_error(client, &error, cancelled),
+                    Err(error) => {
+                        let over = until.is_some_and(|until| now >= until);
+                        self.check_error(client, &error, cancelled || over);
+                    }
                 }
             }
             What::Release { lock } => {
@@ -310,10 +313,9 @@ impl World {
         }
     }
 
-    /// Where nothing but orderly stops happens, no call fails.
-    fn check_error(&mut self, client: usize, error: &Error, cancelled: bool) {
-        let expected = matches!(error.kind(), ErrorKind::WaitTimeout)
-            || (cancelled && matches!(error.kind(), ErrorKind::Cancelled));
+    /// Where nothing but orderly stops happens, no call fails, unless it is `over` anyway.
+    fn check_error(&mut self, client: usize, error: &Error, over: bool) {
+        let expected = over || matches!(error.kind(), ErrorKind::WaitTimeout);
         // A cluster that has just been started takes a while to know who is active.
         let started = self.now > 6 * SECOND;
         if self.plan.profile == Profile::Stops && !expected && started {

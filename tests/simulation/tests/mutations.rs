@@ -41,7 +41,7 @@ const BROKEN: &[(Breakage, Rule)] = &[
     (code(Mutation::NeverPreempt), Rule::OneActive),
     (code(Mutation::TellLossesLate), Rule::ToldInTime),
     (code(Mutation::KeepStrayGrants), Rule::Drains),
-    (node(Harm::TermNotWritten), Rule::TokensUnique),
+    (node(Harm::TermNotWritten), Rule::TermsRise),
     (node(Harm::AnswerTwice), Rule::OneReply),
     (node(Harm::AnswerNever), Rule::NoErrors),
     (node(Harm::NoFence), Rule::Fence),

@@ -156,6 +156,10 @@ impl Roles {
             State::Candidate(candidate) if candidate.term == term => candidate.written = true,
             State::Active(active) if active.raising == Some(term) => {
                 active.raising = None;
+                if term <= self.known_term && !self.mutation.is(Mutation::SkipTermBump) {
+                    // Somebody has named it while it was written: another one, above that.
+                    return;
+                }
                 if active.is_handing_over() {
                     // The successor may have the same one; nothing is granted until it is known.
                     return;

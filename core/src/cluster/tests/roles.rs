@@ -282,6 +282,23 @@ fn an_orderly_stop_hands_over_at_once() {
 }
 
 #[test]
+fn a_term_that_somebody_names_while_it_is_written_is_not_opened() {
+    let mut world = World::new(1, 1);
+    world.start(0);
+    world.until_serves(0, SECOND);
+    let term = |world: &World| {
+        world.nodes[0]
+            .as_ref()
+            .and_then(|node| node.roles.serving_term())
+    };
+    let first = term(&world).expect("it serves");
+    world.give(0, Event::TermSeen { term: first + 5 });
+    world.give(0, Event::TermSeen { term: first + 6 });
+    world.until_serves(0, SECOND);
+    assert_eq!(term(&world), Some(first + 7));
+}
+
+#[test]
 fn what_a_process_said_before_it_died_does_not_count_for_the_next_one() {
     let mut world = cluster(3);
     world.crash(0);

@@ -110,13 +110,18 @@ impl Order {
         here.flat_map(|(_, queue)| queue)
     }
 
-    /// A node grants anew to a request, which then waits no longer.
-    pub(crate) fn granted(&mut self, at: (usize, u8), asked: Asked) -> Result<(), String> {
+    /// A node grants anew to a request, which then waits no longer. `known`: it had waited there.
+    pub(crate) fn granted(
+        &mut self,
+        at: (usize, u8),
+        asked: Asked,
+        known: bool,
+    ) -> Result<(), String> {
         let Some(queue) = self.0.get_mut(&at) else {
             return Ok(());
         };
         let place = queue.iter().position(|waiting| waiting.asked == asked);
-        let unsure = place.is_some_and(|place| !queue[place].placed);
+        let unsure = place.map_or(known, |place| !queue[place].placed);
         let before = &queue[..place.unwrap_or(queue.len())];
         let stayed = before
             .iter()

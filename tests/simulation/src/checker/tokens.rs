@@ -102,7 +102,6 @@ impl Tokens {
             let own = self.current.get(&node);
             let blind = own.is_some_and(|own| self.periods[*own].blind);
             if !same && blind {
-                self.grants.insert(token.get(), grant);
                 return Ok(true);
             }
             return if same {
