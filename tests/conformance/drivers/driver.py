@@ -16,6 +16,9 @@ from urllib.parse import unquote_to_bytes
 
 import fairlock
 
+# Who runs this in the background may have it ignore Ctrl+C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class Body(Exception):
     """What goes wrong inside a scope."""
