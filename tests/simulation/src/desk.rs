@@ -1,15 +1,12 @@
 //! The request desk of a simulated node: from a line to its reply, by how the node stands.
 
-use crate::checker::{Checker, GrantOf, Rule};
+use crate::checker::Checker;
 use crate::coverage::Coverage;
 use crate::node::Process;
 use crate::plan::Harm;
-use fairlock::cluster::{Event, Now, Overdue, Parked, Stance, wait_left};
-use fairlock::engine::{Answer, ConnectionId, Effect, Grant, Inspection, Refusal};
-use fairlock::protocol::{
-    AddressList, ClientId, Code, Hello, HelloReply, Key, KeyRef, Millis, NameRef, Operation, Reply,
-    Request, Role, Tag, Wait,
-};
+use fairlock::cluster::{Now, Stance};
+use fairlock::engine::{Answer, Grant, Inspection};
+use fairlock::protocol::{Code, KeyRef, Millis, Operation, Reply, Request, Tag, Wait};
 
 /// What one step of a node works with.
 pub(crate) struct Work<'a> {
@@ -21,9 +18,6 @@ pub(crate) struct Work<'a> {
     pub(crate) checker: &'a mut Checker,
     pub(crate) coverage: &'a mut Coverage,
 }
-
-/// A year in seconds: how far beyond the wall clock a client's word counts.
-const YEAR: u32 = 31_536_000;
 
 /// Keys are named by a letter and a digit.
 pub(crate) fn key_number(spelling: &[u8]) -> u8 {
@@ -70,7 +64,7 @@ impl Process {
     }
 
     /// Answers a request now.
-    fn answer(&mut self, work: &mut Work<'_>, connection: usize, request: &Request<'_>) {
+    pub(crate) fn answer(&mut self, work: &mut Work<'_>, connection: usize, request: &Request<'_>) {
         let (operation, key, tag) = subject(request);
         match self.stance {
             Stance::Redirect(slot) if work.harm != Harm::StandbyServes => {
@@ -105,7 +99,7 @@ impl Process {
         }
     }
 
-    fn moved(
+    pub(crate) fn moved(
         &mut self,
         connection: usize,
         operation: Operation,
@@ -122,7 +116,7 @@ impl Process {
         self.say(connection, &reply, None);
     }
 
-    fn refuse(&mut self, connection: usize, request: &Request<'_>, code: Code) {
+    pub(crate) fn refuse(&mut self, connection: usize, request: &Request<'_>, code: Code) {
         let (operation, key, tag) = subject(request);
         let reply = Reply::refused(operation, key, code, tag, "no node is active");
         self.say(connection, &reply, None);
@@ -192,7 +186,7 @@ impl Process {
         }
     }
 
-    fn acquire(
+    pub(crate) fn acquire(
         &mut self,
         work: &mut Work<'_>,
         connection: usize,
@@ -250,343 +244,19 @@ impl Process {
         }
     }
 
-    /// Says that a request has the lock; `known` if it had waited for it.
-    fn granted(
-        &mut self,
-        work: &mut Work<'_>,
-        connection: usize,
-        key: KeyRef<'_>,
-        (grant, known): (Grant, bool),
-        tag: Option<Tag>,
-    ) {
-        let client = self
-            .visitors
-            .get(&connection)
-            .and_then(|visitor| visitor.client);
-        if let (Some(client), Some(tag)) = (client, tag) {
-            let number = key_number(key.spelling());
-            let of = GrantOf {
-                key: number,
-                client,
-                tag: tag.number,
-                at: work.world,
-            };
-            let (at, node, checker) = (work.world, work.node, &mut *work.checker);
-            let request = (client, tag.number);
-            match checker.tokens.granted(node, grant.token, of) {
-                Ok(true) => {
-                    self.told += 1;
-                    work.coverage.count("grant");
-                    let rise = checker.tokens.check_rise(node, grant.token);
-                    checker.take(at, Rule::TokensRise, rise);
-                    let order = checker.order.granted((node, number), request, known);
-                    checker.take(at, Rule::Order, order);
-                }
-                Ok(false) => checker.order.gone((node, number), request),
-                Err(text) => checker.fail(Rule::TokensUnique, at, || text),
-            }
-        }
-        let reply = Reply::Granted {
-            key,
-            token: grant.token,
-            tag,
-        };
-        self.say(connection, &reply, Some(grant));
-        if work.harm == Harm::AnswerTwice {
-            self.say(connection, &reply, None);
-        }
-    }
-
-    /// Carries what the engine tells to those it concerns.
-    pub(crate) fn deliver(&mut self, work: &mut Work<'_>) {
-        while let Some(effect) = self.engine.poll_effect() {
-            match effect {
-                Effect::Granted {
-                    connection,
-                    key,
-                    grant,
-                    tag,
-                } => {
-                    work.coverage.count("hand-over");
-                    if let Some(to) = self.visitor_of(connection) {
-                        self.granted(work, to, key.as_ref(), (grant, true), tag);
-                    }
-                }
-                Effect::TimedOut {
-                    connection,
-                    key,
-                    tag,
-                } => {
-                    work.coverage.count("wait ended");
-                    self.check_timed_out(work, connection, &key, tag);
-                    self.gone(work, connection, &key, tag);
-                    if let Some(to) = self.visitor_of(connection) {
-                        let key = key.as_ref();
-                        self.say(to, &Reply::TimedOut { key, tag }, None);
-                    }
-                }
-                Effect::Refused {
-                    connection,
-                    key,
-                    tag,
-                    refusal,
-                } => {
-                    self.gone(work, connection, &key, tag);
-                    if let Some(to) = self.visitor_of(connection) {
-                        let (code, text) = (refusal.code(), refusal.text());
-                        let key = key.spelling();
-                        let reply = Reply::refused(Operation::Acquire, key, code, tag, text);
-                        self.say(to, &reply, None);
-                    }
-                }
-                Effect::Moved {
-                    connection,
-                    key,
-                    tag,
-                } => {
-                    if let Some(request) = self.request_of(connection, tag) {
-                        work.checker
-                            .order
-                            .moved((work.node, key_number(key.spelling())), request);
-                    }
-                    work.coverage.count("request moved");
-                    let active = self.member.active();
-                    let address = active.and_then(|slot| self.member.members().address(slot));
-                    let address = address.unwrap_or("-").to_owned();
-                    if let Some(to) = self.visitor_of(connection) {
-                        let key = key.spelling();
-                        self.moved(to, Operation::Acquire, key, &address, tag);
-                    }
-                }
-                Effect::TermHalfUsed { .. } | Effect::TermOpened { .. } => {}
-            }
-        }
-    }
-
-    fn visitor_of(&self, id: ConnectionId) -> Option<usize> {
-        let connection = *self.names.get(&id.index)?;
-        let visitor = self.visitors.get(&connection)?;
-        (visitor.id == id).then_some(connection)
-    }
-
-    fn request_of(&self, id: ConnectionId, tag: Option<Tag>) -> Option<(ClientId, u64)> {
-        let connection = self.visitor_of(id)?;
-        let client = self.visitors.get(&connection)?.client?;
-        Some((client, tag?.number))
-    }
-
-    fn gone(&self, work: &mut Work<'_>, id: ConnectionId, key: &Key, tag: Option<Tag>) {
-        if let Some(request) = self.request_of(id, tag) {
-            let at = (work.node, key_number(key.spelling()));
-            work.checker.order.gone(at, request);
-        }
-    }
-
-    /// A wait must not end early, and not late where the node served all the time.
-    fn check_timed_out(&self, work: &mut Work<'_>, id: ConnectionId, key: &Key, tag: Option<Tag>) {
-        let Some(request) = self.request_of(id, tag) else {
-            return;
-        };
-        let key = key_number(key.spelling());
-        let node = work.node;
-        if let Some(until) = work.checker.order.until((node, key), request) {
-            let time = work.now.time.0;
-            let steady = self.serving_since.is_some_and(|since| since < until);
-            if time < until || (steady && time > until + LATE) {
-                let at = work.world;
-                work.checker.fail(Rule::WaitsEnd, at, || {
-                    format!(
-                        "node {node} ends the wait of {}#{} at {time}, not at {until}",
-                        request.0, request.1
-                    )
-                });
-            }
-        }
-    }
-
-    fn hello(&mut self, work: &mut Work<'_>, connection: usize, hello: &Hello<'_>) {
-        let Some(visitor) = self.visitors.get_mut(&connection) else {
-            return;
-        };
-        let name = hello.name.unwrap_or(NameRef::NONE);
-        visitor.client = hello.id;
-        visitor.greeted = true;
-        self.engine.hello(visitor.id, hello.id, name);
-        if let Some(seen) = hello.seen {
-            self.hear_seen(work, (seen.get() >> 32) as u32);
-        }
-        let members = self.member.members();
-        let own = members.address(members.own()).unwrap_or("-");
-        let active = self.member.active().and_then(|slot| members.address(slot));
-        let peers = members.field();
-        let reply = Reply::Hello(HelloReply {
-            role: match self.member.stage() {
-                fairlock::cluster::Stage::Starting => Role::Starting,
-                fairlock::cluster::Stage::Standby | fairlock::cluster::Stage::Candidate => {
-                    Role::Standby
-                }
-                fairlock::cluster::Stage::Active | fairlock::cluster::Stage::HandingOver => {
-                    Role::Active
-                }
-                fairlock::cluster::Stage::Leaving => Role::Leaving,
-            },
-            node: own,
-            active,
-            peers: AddressList(&peers),
-            server: "simulation",
-        });
-        let mut bytes = Vec::new();
-        reply.encode(&mut bytes);
-        self.push(connection, bytes, None);
-    }
-
-    /// A client has seen a token of this term: it counts within a year of the wall clock, once a second.
-    fn hear_seen(&mut self, work: &mut Work<'_>, term: u32) {
-        let base = if work.now.wall == 0 {
-            self.first_term
-        } else {
-            work.now.wall
-        };
-        if term <= self.member.known_term() || term > base.saturating_add(YEAR) {
-            return;
-        }
-        self.seen_later = Some(term.max(self.seen_later.unwrap_or(0)));
-        self.heed_seen(work);
-    }
-
-    pub(crate) fn heed_seen(&mut self, work: &mut Work<'_>) {
-        let time = work.now.time.0;
-        if self.seen_later.is_some() && time >= self.seen_from {
-            let term = self.seen_later.take().expect("it is there");
-            self.seen_from = time + 1_000_000;
-            work.coverage.count("term seen by a client");
-            self.client_term = self.client_term.max(term);
-            work.checker.tokens.told(work.node, term);
-            if work.harm != Harm::DeafToClients {
-                let event = Event::TermSeen { term };
-                self.member.handle(work.now, event, &mut self.engine);
-            }
-        }
-    }
-
-    /// What was parked is served or sent elsewhere, now that the node knows where.
-    pub(crate) fn unpark(&mut self, work: &mut Work<'_>) {
-        while !matches!(self.stance, Stance::Park | Stance::Freeze) {
-            let Some(parked) = self.parking.pop() else {
-                return;
-            };
-            let Some(connection) = self.visitor_of(parked.connection) else {
-                continue;
-            };
-            let Ok(request) = Request::parse(&parked.line) else {
-                continue;
-            };
-            let serves = self.stance == Stance::Serve;
-            work.coverage.count(if serves {
-                "parked request served"
-            } else {
-                "parked request moved"
-            });
-            match request {
-                Request::Acquire {
-                    key,
-                    lease,
-                    wait,
-                    tag,
-                } if serves => match wait_left(wait, parked.at, work.now.time) {
-                    Some(wait) => self.acquire(work, connection, key, lease, wait, tag),
-                    None => self.say(connection, &Reply::TimedOut { key, tag }, None),
-                },
-                request => self.answer(work, connection, &request),
-            }
-        }
-    }
-
-    /// What was parked for too long.
-    pub(crate) fn end_parked(&mut self, work: &mut Work<'_>) {
-        while let Some((parked, overdue)) = self.parking.pop_overdue(work.now.time) {
-            let Parked {
-                connection, line, ..
-            } = parked;
-            let Some(to) = self.visitor_of(connection) else {
-                continue;
-            };
-            let Ok(request) = Request::parse(&line) else {
-                continue;
-            };
-            match (overdue, &request) {
-                (Overdue::TimedOut, Request::Acquire { key, tag, .. }) => {
-                    work.coverage.count("parked request timed out");
-                    let (key, tag) = (*key, *tag);
-                    self.say(to, &Reply::TimedOut { key, tag }, None);
-                }
-                (Overdue::TimedOut | Overdue::Unavailable, _) => {
-                    work.coverage.count("parked request unavailable");
-                    self.refuse(to, &request, Code::Unavailable);
-                }
-            }
-        }
-    }
-
-    /// A node that stops without a successor has nothing more for those who wait.
-    pub(crate) fn refuse_all(&mut self, work: &mut Work<'_>) {
-        let ids: Vec<ConnectionId> = self.visitors.values().map(|visitor| visitor.id).collect();
-        for id in ids {
-            while self
-                .engine
-                .refuse_waiting(work.now.time, id, Refusal::Leaving, 100)
-            {}
-            self.deliver(work);
-        }
-    }
-
-    /// Tells every client that said hello who is active, if that is news.
-    pub(crate) fn tell_active(&mut self, work: &mut Work<'_>) {
-        let active = match self.stance {
-            Stance::Serve | Stance::Redirect(_) | Stance::Leave(Some(_)) => self.member.active(),
-            Stance::Park | Stance::Freeze | Stance::Leave(None) => None,
-        };
-        let address = active.and_then(|slot| self.member.members().address(slot));
-        if address == self.told_active.as_deref() {
-            return;
-        }
-        // While it hands over, nothing is known anew.
-        if address.is_none() && self.stance == Stance::Freeze {
-            return;
-        }
-        self.told_active = address.map(str::to_owned);
-        let Some(address) = self.told_active.clone() else {
-            return;
-        };
-        let greeted: Vec<usize> = self
-            .visitors
-            .iter()
-            .filter(|(_, visitor)| visitor.greeted)
-            .map(|(connection, _)| *connection)
-            .collect();
-        for connection in greeted {
-            work.coverage.count("active node told");
-            let address = &address;
-            self.say(connection, &Reply::ActiveAt { address }, None);
-        }
-    }
-
-    fn say(&mut self, connection: usize, reply: &Reply<'_>, grant: Option<Grant>) {
+    pub(crate) fn say(&mut self, connection: usize, reply: &Reply<'_>, grant: Option<Grant>) {
         let mut bytes = Vec::new();
         reply.encode(&mut bytes);
         self.push(connection, bytes, grant);
     }
 
-    fn push(&mut self, connection: usize, bytes: Vec<u8>, grant: Option<Grant>) {
+    pub(crate) fn push(&mut self, connection: usize, bytes: Vec<u8>, grant: Option<Grant>) {
         if let Some(visitor) = self.visitors.get_mut(&connection) {
             visitor.outbox.push((bytes, grant));
             self.dirty.insert(connection);
         }
     }
 }
-
-/// Ten milliseconds, and a little for a wait that was rounded.
-const LATE: u64 = 11_000;
 
 fn subject<'a>(request: &Request<'a>) -> (Operation, &'a [u8], Option<Tag>) {
     match *request {
