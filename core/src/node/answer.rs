@@ -324,7 +324,7 @@ impl Node {
         if self.cluster.is_none() {
             self.terms.raise(now, &mut self.engine);
             self.deliver();
-        } else if let Some(term) = self.terms.take_heard(now) {
+        } else if let Some(term) = self.terms.take_heard(now, self.role == Role::Active) {
             self.cluster_event(Event::TermSeen { term });
         }
     }

@@ -104,9 +104,10 @@ impl Terms {
         }
     }
 
-    /// The term that clients have named, if it has to be opened above and the time has come.
-    pub(crate) fn take_heard(&mut self, now: Time) -> Option<u32> {
-        self.raise_at().filter(|at| *at <= now)?;
+    /// The term that clients have named, if it has to be opened above. Where a node is active, and so
+    /// stands still until it has, only once the time has come.
+    pub(crate) fn take_heard(&mut self, now: Time, active: bool) -> Option<u32> {
+        self.raise_at().filter(|at| !active || *at <= now)?;
         self.raise_from = now.after(RAISE_EVERY);
         Some(self.heard)
     }
@@ -245,6 +246,21 @@ mod tests {
         assert_eq!(first_counter(true, 500_000_000), 1 << 26);
         assert!(first_counter(true, 999_999_999) < 1 << 27);
     }
+    #[test]
+    fn what_clients_say_waits_for_its_time_only_where_the_node_is_active() {
+        let Wall::Seconds(now) = clock::wall() else {
+            panic!("the clock of this machine is beyond 2090");
+        };
+        let mut terms = Terms::new(None, now);
+        let seen = |term: u32| Token::new(u64::from(term) << 32 | 9).expect("a token");
+        terms.hear(Time(0), seen(now + 10));
+        assert_eq!(terms.take_heard(Time(0), true), Some(now + 10));
+        terms.hear(Time(1), seen(now + 20));
+        assert_eq!(terms.take_heard(Time(1), true), None);
+        assert_eq!(terms.take_heard(Time(1), false), Some(now + 20));
+        assert_eq!(terms.take_heard(Time(1_000_001), true), Some(now + 20));
+    }
+
     #[test]
     fn a_term_that_is_written_and_not_opened_does_not_hide_one_that_a_client_has_seen() {
         let Wall::Seconds(now) = clock::wall() else {
