@@ -7,6 +7,9 @@ mod support;
 
 mod files;
 #[cfg(unix)]
+#[path = "../support/forked.rs"]
+mod forked;
+#[cfg(unix)]
 mod forks;
 mod handshakes;
 mod peers;
