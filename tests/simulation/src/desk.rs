@@ -4,7 +4,7 @@ use crate::checker::Checker;
 use crate::coverage::Coverage;
 use crate::node::Process;
 use crate::plan::Harm;
-use fairlock::cluster::{Now, Stance};
+use fairlock::cluster::{Now, Slot, Stance};
 use fairlock::engine::{Answer, Grant, Inspection};
 use fairlock::protocol::{Code, KeyRef, Millis, Operation, Reply, Request, Tag, Wait};
 
@@ -65,27 +65,13 @@ impl Process {
 
     /// Answers a request now.
     pub(crate) fn answer(&mut self, work: &mut Work<'_>, connection: usize, request: &Request<'_>) {
-        let (operation, key, tag) = subject(request);
+        let (operation, ..) = subject(request);
         match self.stance {
             Stance::Redirect(slot) if work.harm != Harm::StandbyServes => {
-                let address = self
-                    .member
-                    .members()
-                    .address(slot)
-                    .unwrap_or("-")
-                    .to_owned();
-                work.coverage.count("request moved");
-                self.moved(connection, operation, key, &address, tag);
+                self.send_elsewhere(work, connection, request, slot);
             }
             Stance::Leave(Some(slot)) => {
-                let address = self
-                    .member
-                    .members()
-                    .address(slot)
-                    .unwrap_or("-")
-                    .to_owned();
-                work.coverage.count("request moved");
-                self.moved(connection, operation, key, &address, tag);
+                self.send_elsewhere(work, connection, request, slot);
             }
             // A copy is not the state: what it says of a release would be a guess.
             Stance::Leave(None) if operation == Operation::Acquire || !self.was_active => {
@@ -97,6 +83,20 @@ impl Process {
             | Stance::Freeze
             | Stance::Leave(None) => self.serve(work, connection, request),
         }
+    }
+
+    fn send_elsewhere(
+        &mut self,
+        work: &mut Work<'_>,
+        connection: usize,
+        request: &Request<'_>,
+        slot: Slot,
+    ) {
+        let (operation, key, tag) = subject(request);
+        let address = self.member.members().address(slot).unwrap_or("-");
+        let address = address.to_owned();
+        work.coverage.count("request moved");
+        self.moved(connection, operation, key, &address, tag);
     }
 
     pub(crate) fn moved(
