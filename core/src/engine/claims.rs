@@ -7,7 +7,7 @@ use super::requests::Acquire;
 use super::time::Time;
 use super::token::Milestones;
 use super::wheel::Timed;
-use super::{Answer, ConnectionId, Engine, NIL};
+use super::{Answer, Engine, NIL};
 use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Millis, Token, Wait};
 
@@ -193,6 +193,7 @@ impl Engine {
 
     #[inline(never)]
     fn serve_next(&mut self, now: Time, lock: u32) {
+        let mut refused = 0;
         while self.locks[lock].holders == NIL {
             let queue = self.locks[lock].queue;
             if queue == NIL {
@@ -213,9 +214,9 @@ impl Engine {
                 }
                 break;
             };
-            let connection = ConnectionId {
-                index: connection,
-                generation: self.connections[connection].generation,
+            let Some(connection) = self.listener(connection) else {
+                // Its turn to leave comes, and then the next one is served.
+                break;
             };
             let key = self.locks[lock].key.clone();
             let tag = self.claims[head].tag();
@@ -232,7 +233,14 @@ impl Engine {
                         tag,
                     });
                 }
+                None if refused == self.settings.parted_at_once => {
+                    if !self.unserved.contains(&key) {
+                        self.unserved.push_back(key);
+                    }
+                    break;
+                }
                 None => {
+                    refused += 1;
                     self.effects.push_back(Effect::Refused {
                         connection,
                         key,
@@ -244,6 +252,17 @@ impl Engine {
             }
         }
         self.check_lock(lock);
+    }
+
+    /// Goes on with a queue that could not be granted anything, and had too many in it to be refused in one step.
+    pub(super) fn serve_more(&mut self, now: Time) {
+        let Some(key) = self.unserved.pop_front() else {
+            return;
+        };
+        let hash = self.hashes.key(key.spelling());
+        if let Some(lock) = self.find_lock(hash, key.as_ref()) {
+            self.serve_next(now, lock);
+        }
     }
 
     /// Makes the holder of a waiting claim. Its lease begins now.

@@ -51,7 +51,7 @@ impl Owner {
     }
 }
 
-/// A living connection.
+/// A connection that lives, or has gone and left more than could be seen to at once.
 pub(super) struct Connection {
     pub(super) generation: u32,
     /// Taken from the owner once more than for each claim.
@@ -62,6 +62,8 @@ pub(super) struct Connection {
     pub(super) waiting_count: u32,
     /// It said hello or asked for something; a hello is late from then on.
     pub(super) spoke: bool,
+    /// It is gone, and its requests keep their places until then at most.
+    pub(super) gone: Option<Time>,
 }
 
 impl Engine {
@@ -81,6 +83,7 @@ impl Engine {
             waiting: NIL,
             waiting_count: 0,
             spoke: false,
+            gone: None,
         });
         ConnectionId { index, generation }
     }
@@ -107,47 +110,89 @@ impl Engine {
     }
 
     /// A connection is gone. Its waiting requests leave, or if they can be recognised keep their
-    /// place for the grace. `unsent` are the grants whose reply had not left the node; they are taken
-    /// back after the grace unless they are asked for again.
+    /// place for the grace; where there are many, most of them in the steps of [`Engine::expire`](super::Engine::expire)
+    /// that follow, but none of them is granted anything from now on. `unsent` are the grants whose
+    /// reply had not left the node; they are taken back after the grace unless they are asked for again.
     pub fn disconnect(&mut self, now: Time, connection: ConnectionId, unsent: &[Grant]) {
-        if self.speaker(connection).is_none() {
-            return;
-        }
-        self.wheel.catch_up(now);
-        let gone = self.connections.remove(connection.index);
         let until = now.after(self.settings.reattach_grace);
-        let mut claim = gone.waiting;
-        while claim != NIL {
-            let Stage::Attached { since, next, .. } = self.claims[claim].stage else {
+        let Some(gone) = self.speaker(connection) else {
+            return;
+        };
+        gone.gone = Some(until);
+        let owner = gone.owner;
+        self.wheel.catch_up(now);
+        for grant in unsent {
+            self.take_back_later(*grant, owner, until);
+        }
+        let mut budget = self.settings.parted_at_once as usize;
+        if !self.part(now, connection.index, &mut budget) {
+            self.parting.push_back(connection.index);
+        }
+    }
+
+    /// Goes on with connections that are gone, as far as the budget reaches.
+    pub(super) fn part_more(&mut self, now: Time, budget: &mut usize) {
+        while let Some(connection) = self.parting.front().copied() {
+            if !self.part(now, connection, budget) {
+                return;
+            }
+            self.parting.pop_front();
+        }
+    }
+
+    /// Lets requests leave, or detaches them, that wait on a connection that is gone. Forgets the
+    /// connection, and returns true, when that was the last one.
+    fn part(&mut self, now: Time, connection: u32, budget: &mut usize) -> bool {
+        let gone = &self.connections[connection];
+        let (owner, until) = (gone.owner, gone.gone.unwrap_or(now));
+        let recognised = gone.client.is_some();
+        loop {
+            let claim = self.connections[connection].waiting;
+            if claim == NIL {
+                break;
+            }
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            let stage = self.claims[claim].stage;
+            let Stage::Attached { since, .. } = stage else {
                 unreachable!("a connection lists only claims that are attached to it");
             };
-            let owner = gone.owner;
-            self.owners[owner].uses += 1;
+            if !recognised || self.claims[claim].tag().is_none() {
+                self.leave(now, claim);
+                continue;
+            }
             self.wheel.remove(&mut self.claims, claim);
+            self.untie(stage);
+            self.owners[owner].uses += 1;
             self.claims[claim].stage = Stage::Detached {
                 since,
                 until,
                 owner,
             };
             self.detached += 1;
-            if gone.client.is_some() && self.claims[claim].tag().is_some() {
-                self.wheel.insert(&mut self.claims, claim);
-            } else {
-                self.leave(now, claim);
-            }
-            claim = next;
+            self.wheel.insert(&mut self.claims, claim);
         }
-        for grant in unsent {
-            self.take_back_later(*grant, gone.owner, until);
-        }
-        self.release_owner(gone.owner);
+        self.connections.remove(connection);
+        self.release_owner(owner);
+        true
+    }
+
+    /// Whom to tell what becomes of a request that waits on this connection: nobody, if it is gone.
+    pub(super) fn listener(&self, connection: u32) -> Option<ConnectionId> {
+        let listener = &self.connections[connection];
+        listener.gone.is_none().then_some(ConnectionId {
+            index: connection,
+            generation: listener.generation,
+        })
     }
 
     /// The connection, if it still lives.
     pub(super) fn speaker(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        self.connections
-            .get_mut(id.index)
-            .filter(|connection| connection.generation == id.generation)
+        self.connections.get_mut(id.index).filter(|connection| {
+            connection.generation == id.generation && connection.gone.is_none()
+        })
     }
 
     /// Who made a claim.

@@ -104,6 +104,12 @@ impl Engine {
             let stage = self.claims[claim].stage;
             self.untie(stage);
         }
+        // Nothing is left of those that are gone.
+        while let Some(gone) = self.parting.pop_front() {
+            let owner = self.connections.remove(gone).owner;
+            self.release_owner(owner);
+        }
+        self.unserved.clear();
         self.locks = Slab::new();
         self.queues = Slab::new();
         self.claims = Slab::new();

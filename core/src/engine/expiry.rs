@@ -1,7 +1,6 @@
 //! What happens because time has passed.
 
 use super::Engine;
-use super::connections::ConnectionId;
 use super::lock::Stage;
 use super::output::Effect;
 use super::time::Time;
@@ -11,6 +10,9 @@ impl Engine {
     /// `Time(0)` if it has work left that can be done already.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
+        if !self.parting.is_empty() || !self.unserved.is_empty() {
+            return Some(Time(0));
+        }
         let claims = self.wheel.next_deadline().into_iter();
         claims.chain(self.attempts.next_deadline()).min()
     }
@@ -22,7 +24,11 @@ impl Engine {
     ///
     /// Call it before the requests that are read at `now`; when nothing is due it costs nothing.
     pub fn expire(&mut self, now: Time, at_most: usize) -> bool {
-        let mut budget = at_most;
+        // Half of it at most is for what broken connections have left, so that neither waits for the other.
+        let mut parting = at_most.div_ceil(2);
+        self.part_more(now, &mut parting);
+        self.serve_more(now);
+        let mut budget = at_most - (at_most.div_ceil(2) - parting);
         while let Some(claim) = self.wheel.pop(&mut self.claims, now, &mut budget) {
             self.end_in_time(now, claim);
         }
@@ -42,16 +48,15 @@ impl Engine {
                 self.expire_grant(now, claim);
             }
             Stage::Attached { connection, .. } => {
-                let effect = Effect::TimedOut {
-                    connection: ConnectionId {
-                        index: connection,
-                        generation: self.connections[connection].generation,
-                    },
-                    key: self.locks[ended.lock].key.clone(),
-                    tag: ended.tag(),
-                };
-                self.counts.timed_out += 1;
-                self.effects.push_back(effect);
+                if let Some(connection) = self.listener(connection) {
+                    let effect = Effect::TimedOut {
+                        connection,
+                        key: self.locks[ended.lock].key.clone(),
+                        tag: ended.tag(),
+                    };
+                    self.counts.timed_out += 1;
+                    self.effects.push_back(effect);
+                }
                 self.leave(now, claim);
             }
             Stage::Detached { .. } => self.leave(now, claim),

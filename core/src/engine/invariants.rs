@@ -73,10 +73,16 @@ impl Engine {
         assert_eq!(self.claims[queue.head].previous, NIL);
         assert_eq!(self.claims[queue.tail].next, NIL);
         assert_eq!(queue.head == queue.tail, queue.length == 1);
-        let head = self.claims[queue.head].stage;
+        let waits_for_nobody = match self.claims[queue.head].stage {
+            Stage::Detached { .. } => true,
+            Stage::Attached { connection, .. } => {
+                self.listener(connection).is_none() || self.unserved.contains(&lock.key)
+            }
+            Stage::Held { .. } => false,
+        };
         assert!(
-            holders > 0 || matches!(head, Stage::Detached { .. }),
-            "a free lock waits only for a client that is to come back"
+            holders > 0 || waits_for_nobody,
+            "a free lock waits only for a client that is to come back, or for the rest of a step"
         );
     }
 
@@ -126,7 +132,12 @@ impl Engine {
                 indexed += 1;
             }
         }
-        for (_, connection) in self.connections.iter() {
+        for (number, connection) in self.connections.iter() {
+            assert_eq!(
+                connection.gone.is_some(),
+                self.parting.contains(&number),
+                "what is gone is being seen to"
+            );
             *uses.entry(connection.owner).or_insert(0) += 1;
         }
         assert_eq!(self.wheel.len(), timers);

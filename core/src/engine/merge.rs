@@ -3,7 +3,7 @@
 use super::lock::{Claim, Stage};
 use super::output::{Change, ClaimId, Effect, Grant};
 use super::time::Time;
-use super::{ConnectionId, Engine, Owner, SharedOwner};
+use super::{Engine, Owner, SharedOwner};
 use crate::protocol::{Key, KeyRef, Millis, Tag, Token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,13 +55,12 @@ impl Engine {
         self.add_foreign(lock, foreign);
         if let Some(claim) = waiter {
             // Its client asks here for what it has been granted there.
-            if let Stage::Attached { connection, .. } = self.claims[claim].stage {
+            if let Stage::Attached { connection, .. } = self.claims[claim].stage
+                && let Some(connection) = self.listener(connection)
+            {
                 let holder = self.locks[lock].holders;
                 self.effects.push_back(Effect::Granted {
-                    connection: ConnectionId {
-                        index: connection,
-                        generation: self.connections[connection].generation,
-                    },
+                    connection,
                     key: foreign.key.clone(),
                     grant: Grant {
                         claim: ClaimId(holder),
@@ -111,12 +110,11 @@ impl Engine {
         let untold = std::mem::take(&mut self.effects);
         let mut moved: Vec<Effect> = untold.into_iter().map(moved_if_granted).collect();
         for (_, waiter) in self.claims.iter() {
-            if let Stage::Attached { connection, .. } = waiter.stage {
+            if let Stage::Attached { connection, .. } = waiter.stage
+                && let Some(connection) = self.listener(connection)
+            {
                 moved.push(Effect::Moved {
-                    connection: ConnectionId {
-                        index: connection,
-                        generation: self.connections[connection].generation,
-                    },
+                    connection,
                     key: self.locks[waiter.lock].key.clone(),
                     tag: waiter.tag(),
                 });

@@ -50,7 +50,7 @@ pub use time::Time;
 pub use view::{Inspection, ListCursor, LockRow, QueuePlace, Stats, WaiterRow};
 
 use crate::mutation::Mutation;
-use crate::protocol::Token;
+use crate::protocol::{Key, Token};
 use attempts::Attempts;
 use changes::Changes;
 use connections::Connection;
@@ -89,6 +89,10 @@ pub struct Engine {
     requests: Table,
     wheel: Wheel,
     attempts: Attempts,
+    /// Connections that are gone, and on which requests still seem to wait.
+    parting: VecDeque<u32>,
+    /// Keys whose queues are being refused, because no token was left.
+    unserved: VecDeque<Key>,
     effects: VecDeque<Effect>,
     changes: Changes,
     generation: u32,
@@ -145,6 +149,8 @@ impl Engine {
             requests: Table::new(REQUEST_SHARDS),
             wheel: Wheel::new(),
             attempts: Attempts::new(settings.max_attempts_remembered, settings.attempt_memory),
+            parting: VecDeque::new(),
+            unserved: VecDeque::new(),
             effects: VecDeque::new(),
             changes: Changes::new(settings.recording),
             generation: 0,

@@ -22,6 +22,9 @@ pub struct EngineSettings {
     pub attempt_memory: Millis,
     /// How many attempt numbers are remembered.
     pub max_attempts_remembered: u32,
+    /// How many requests that wait on a connection leave in the step in which it breaks, and how many are refused in the
+    /// step in which no token is left; the rest follows with [`Engine::expire`](super::Engine::expire).
+    pub parted_at_once: u32,
     /// Which changes of the state [`Engine::poll_change`](super::Engine::poll_change) tells.
     pub recording: Recording,
     /// What is broken on purpose: nothing, outside of tests.
@@ -39,6 +42,7 @@ impl Default for EngineSettings {
             reattach_grace: Millis(500),
             attempt_memory: Millis(600_000),
             max_attempts_remembered: 1_000_000,
+            parted_at_once: 256,
             recording: Recording::Nothing,
             mutation: Mutation::None,
         }

@@ -169,7 +169,7 @@ impl Engine {
             keys: self.locks.len() as u64,
             waiting: self.waiting as u64,
             detached: self.detached as u64,
-            connections: self.connections.len() as u64,
+            connections: (self.connections.len() - self.parting.len()) as u64,
             attempts_remembered: self.attempts.len() as u64,
             term: self.tokens.term(),
             granted: self.counts.granted,

@@ -38,6 +38,8 @@ impl World {
         let list = host.list.iter().map(String::as_str);
         let members = Members::new(list, &host.address).expect("a list with this node");
         let settings = EngineSettings {
+            // So that what is left for later steps is left there.
+            parted_at_once: 1,
             mutation: self.plan.mutation,
             ..EngineSettings::default()
         };

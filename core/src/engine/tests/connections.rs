@@ -1,7 +1,7 @@
 //! Behaviour 1.6: what becomes of requests and grants when their connection breaks.
 
 use super::{Answer, GRACE, Rig, SECOND, Told, again, first, granted, named};
-use crate::engine::{Inspection, Refusal};
+use crate::engine::{EngineSettings, Inspection, Refusal, Time};
 use crate::protocol::{Millis, NameRef, Tag, Wait};
 
 #[test]
@@ -234,4 +234,88 @@ fn replies_that_prove_undelivered_late_are_taken_back_too() {
     rig.engine.check_invariants();
     rig.pass(GRACE);
     rig.assert_empty();
+}
+
+/// Two of a queue are left in the step in which their connection breaks.
+fn few_at_once() -> Rig {
+    Rig::with(EngineSettings {
+        parted_at_once: 2,
+        ..EngineSettings::default()
+    })
+}
+
+/// Goal: what a connection with many requests leaves is seen to in bounded steps, and meanwhile nobody who is gone
+/// is granted anything, nobody is passed over and nobody overtakes.
+#[test]
+fn many_requests_of_a_broken_connection_leave_in_bounded_steps_and_none_is_granted() {
+    let mut rig = few_at_once();
+    let (one, gone, three) = (rig.client("one"), rig.stranger(), rig.client("three"));
+    let grant = rig.hold(one, "a");
+    for _ in 0..10 {
+        rig.queue(gone, "a", None);
+    }
+    rig.queue(three, "a", first(1));
+    rig.disconnect(gone, &[]);
+    assert_eq!(rig.engine.stats().waiting, 9);
+    assert_eq!(rig.engine.stats().connections, 2);
+    assert_eq!(
+        rig.engine.next_deadline(),
+        Some(Time(0)),
+        "there is work left"
+    );
+    assert!(rig.release("a", grant));
+    assert_eq!(rig.told(), [], "those who are gone still stand before it");
+    let answer = rig.acquire(one, "a", SECOND, Wait::No, None);
+    assert_eq!(answer, Answer::NotHad);
+    assert!(rig.engine.expire(rig.now, 8));
+    rig.engine.check_invariants();
+    assert_eq!(rig.engine.stats().waiting, 5);
+    assert_eq!(rig.told(), []);
+    assert!(!rig.engine.expire(rig.now, 8));
+    assert_eq!(rig.handed_over().0, three);
+    assert_eq!(rig.engine.stats().waiting, 0);
+}
+
+#[test]
+fn many_recognised_requests_keep_their_places_while_they_are_seen_to() {
+    let mut rig = few_at_once();
+    let (one, two) = (rig.client("one"), rig.client("two"));
+    let grant = rig.hold(one, "a");
+    for number in 1..=6 {
+        rig.queue(two, "a", first(number));
+    }
+    let begin = rig.now;
+    rig.disconnect(two, &[]);
+    // The first of the queue has not been seen to, and comes back: to its old place, with the lock that is free by then.
+    assert!(rig.release("a", grant));
+    assert_eq!(rig.told(), []);
+    let two = rig.client("two");
+    let grant = granted(rig.acquire(two, "a", SECOND, Wait::Forever, again(1, 1)));
+    assert!(rig.release("a", grant));
+    // The others keep their places for the grace, however long it takes until each has been seen to.
+    granted(rig.acquire(two, "a", SECOND, Wait::Forever, again(2, 1)));
+    rig.pass(GRACE);
+    assert_eq!(rig.now, begin.after(Millis(GRACE)));
+    assert_eq!(rig.engine.stats().waiting, 0);
+}
+
+#[test]
+fn what_ends_while_its_connection_is_seen_to_ends_in_silence() {
+    let mut rig = few_at_once();
+    let (one, two) = (rig.client("one"), rig.client("two"));
+    rig.hold(one, "a");
+    for number in 1..=6 {
+        let wait = Wait::For(Millis(10));
+        assert_eq!(
+            rig.acquire(two, "a", SECOND, wait, first(number)),
+            Answer::Queued
+        );
+    }
+    rig.disconnect(two, &[]);
+    rig.now = rig.now.after(Millis(10));
+    while rig.engine.expire(rig.now, 2) {
+        rig.engine.check_invariants();
+    }
+    assert_eq!(rig.told(), []);
+    assert_eq!(rig.engine.stats().waiting, 0);
 }

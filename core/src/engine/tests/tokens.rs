@@ -1,7 +1,7 @@
 //! Behaviour 2.1 and 2.5.
 
 use super::{Answer, Rig, SECOND, Told, first, granted};
-use crate::engine::{Engine, EngineSettings, Refusal, TermError};
+use crate::engine::{Engine, EngineSettings, Refusal, TermError, Time};
 use crate::protocol::{Token, Wait};
 
 const COUNTER_END: u32 = 1 << 28;
@@ -86,6 +86,41 @@ fn without_a_next_term_grants_are_refused_and_nothing_wraps() {
     rig.engine.provide_next_term(9).expect("a higher term");
     let grant = granted(rig.acquire(one, "b", SECOND, Wait::Forever, None));
     assert_eq!(grant.token.get(), 9 << 32 | 1);
+}
+
+/// Goal: a long queue that cannot be granted anything is refused in bounded steps, in its order, and a term that is
+/// provided meanwhile serves those who are left.
+#[test]
+fn a_long_queue_without_tokens_is_refused_in_bounded_steps() {
+    let mut rig = Rig::with(EngineSettings {
+        parted_at_once: 2,
+        ..EngineSettings::default()
+    });
+    let one = rig.client("one");
+    let last = rig.hold(one, "a");
+    let waiters: Vec<_> = (0..7).map(|_| rig.stranger()).collect();
+    for waiter in &waiters {
+        rig.queue(*waiter, "a", None);
+    }
+    rig.engine
+        .open_term(2, 0, COUNTER_END - 2)
+        .expect("a higher term");
+    rig.hold(one, "b");
+    assert_eq!(rig.told(), [Told::TermHalfUsed(2)]);
+    assert!(rig.release("a", last));
+    let refused = |from: usize| [waiters[from], waiters[from + 1]].map(Told::Refused);
+    assert_eq!(rig.told(), refused(0));
+    assert_eq!(rig.engine.next_deadline(), Some(Time(0)));
+    let answer = rig.acquire(one, "a", SECOND, Wait::No, None);
+    assert_eq!(answer, Answer::NotHad, "others were before");
+    assert!(rig.engine.expire(rig.now, 8));
+    rig.engine.check_invariants();
+    assert_eq!(rig.told(), refused(2));
+    rig.engine.provide_next_term(3).expect("a higher term");
+    assert!(!rig.engine.expire(rig.now, 8));
+    rig.engine.check_invariants();
+    assert_eq!(rig.told()[0], Told::TermOpened(3));
+    assert_eq!(rig.engine.stats().waiting, 2);
 }
 
 impl Rig {
