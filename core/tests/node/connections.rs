@@ -119,8 +119,9 @@ fn a_silent_client_that_gave_an_id_is_closed_and_others_are_not() {
     let server = server_with(|settings| settings.idle_timeout = Duration::from_millis(200));
     let mut nameless = Peer::connect(server.address());
     nameless.hear_nothing();
-    let mut silent = Peer::named(server.address(), 'a');
+    // The node counts from the hello, which comes later.
     let begin = Instant::now();
+    let mut silent = Peer::named(server.address(), 'a');
     let mut alive = Peer::named(server.address(), 'b');
     let mut writer = alive.socket().try_clone().expect("a socket can be shared");
     let probes = std::thread::spawn(move || {
