@@ -4,7 +4,7 @@
 use crate::exit::{self, Failure, tell};
 use crate::memory;
 use crate::settings::{self, Given};
-use fairlock::node::Settings;
+use fairlock::node::{LogFormat, LogLevel, Settings};
 use fairlock::{Server, ServerError};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
             None => state,
         });
     }
-    start_log();
+    start_log(settings.log_format, settings.log_level);
     for (wrong, near) in settings::misspelled_variables() {
         tracing::warn!("the variable {wrong} is no setting; perhaps {near}");
     }
@@ -144,13 +144,22 @@ fn default_data_dir(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathB
         })
 }
 
-fn start_log() {
-    tracing_subscriber::fmt()
+/// The log goes to standard error, without colours: it is mostly read from a file or a journal.
+fn start_log(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+    };
+    let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_ansi(false)
         .with_target(false)
-        .with_max_level(tracing::Level::INFO)
-        .init();
+        .with_max_level(level);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Takes connections, as many as there may be, and pauses where the system has no descriptor left.
 
 use super::connection::Connection;
+use super::entrants::Entry;
+use super::log::now_and_then;
 use super::serve::Serving;
 use super::state::{Node, Shared, now};
 use super::stream::Stream;
 use super::tls;
-use crate::engine::Time;
-use crate::protocol::{Code, Millis, Reply, limits};
+use crate::protocol::{Code, Reply, limits};
 use crate::tls::Acceptor;
 use std::future::poll_fn;
 use std::io;
@@ -17,12 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// How long to wait before the system is asked again for what it did not have.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the log says that connections are turned away.
-const COMPLAIN_EVERY: Millis = Millis(60_000);
 /// How long a connection beyond the limit may take to show that it is a peer's.
 const SORT_OUT: Duration = Duration::from_millis(200);
 /// How many may do that at once.
-const SORTED_OUT_AT_ONCE: u32 = 64;
+pub(crate) const SORTED_OUT_AT_ONCE: u32 = 64;
 /// Connections that are kept for a moment so that they can read why they are turned away.
 const TURNED_AWAY_AT_ONCE: u32 = 4;
 
@@ -33,24 +32,15 @@ pub(crate) async fn run(
     most: u32,
     acceptor: Option<Arc<Acceptor>>,
 ) {
-    let mut complained = None;
-    let mut complain = |now: Time| {
-        let due = complained.is_none_or(|last: Time| now >= last.after(COMPLAIN_EVERY));
-        if due {
-            complained = Some(now);
-        }
-        due
-    };
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
                 if node.lock().is_full(most) {
                     turn_away(&node, socket, address, most, acceptor.clone());
-                    if complain(now()) {
-                        tracing::warn!(
-                            "{most} connections are open; others are turned away (max_connections)"
-                        );
-                    }
+                    now_and_then!(
+                        warn,
+                        "{most} connections are open; others are turned away (max_connections)"
+                    );
                 } else {
                     match &acceptor {
                         Some(acceptor) => take_secured(&node, acceptor, socket, address),
@@ -64,9 +54,8 @@ pub(crate) async fn run(
             }
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
-                if complain(now()) {
-                    tracing::error!("cannot take connections for now: {error}");
-                }
+                node.lock().counters.accept_paused += 1;
+                now_and_then!(error, "cannot take connections for now: {error}");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -88,11 +77,14 @@ fn take(node: &Shared, stream: Stream, begin: Vec<u8>) {
 
 /// Takes a connection once its handshake is done. Until then it only counts.
 fn take_secured(node: &Shared, acceptor: &Arc<Acceptor>, socket: TcpStream, address: SocketAddr) {
-    node.lock().opening += 1;
+    let entry = node.lock().begin_handshake();
     let (node, acceptor) = (node.clone(), acceptor.clone());
     tokio::spawn(async move {
-        let stream = tls::accept(&node, &acceptor, socket, address).await;
-        node.lock().opening -= 1;
+        let stream = tokio::select! {
+            stream = tls::accept(&node, &acceptor, socket, address) => stream,
+            () = entry.pushed_out.notified() => None,
+        };
+        node.lock().opening.leave(&entry);
         if let Some(stream) = stream {
             take(&node, stream, Vec::new());
         }
@@ -108,22 +100,22 @@ fn turn_away(
     most: u32,
     acceptor: Option<Arc<Acceptor>>,
 ) {
-    let sorts = node.lock().may_sort_out();
-    if !sorts && !node.lock().may_turn_away() {
+    let entry = node.lock().begin_sorting();
+    if entry.is_none() && !node.lock().may_turn_away() {
         return;
     }
     let node = node.clone();
     tokio::spawn(async move {
-        let mut stream = match acceptor {
-            Some(acceptor) => tls::accept(&node, &acceptor, socket, address).await,
-            None => Stream::new(socket, address).ok(),
-        };
-        if sorts {
-            let begin = match &mut stream {
-                Some(stream) => first_bytes(stream).await,
-                None => None,
+        let mut stream = None;
+        if let Some(entry) = entry {
+            let begin = tokio::select! {
+                begin = async {
+                    let opened = stream.insert(open(&node, socket, address, acceptor).await?);
+                    first_bytes(opened).await
+                } => begin,
+                () = entry.pushed_out.notified() => None,
             };
-            node.lock().sorting_out -= 1;
+            node.lock().sorting_out.leave(&entry);
             if let Some(begin) = begin
                 && crate::cluster::opens_link(&begin)
                 && let Some(stream) = stream
@@ -133,12 +125,26 @@ fn turn_away(
             if !node.lock().may_turn_away() {
                 return;
             }
+        } else {
+            stream = open(&node, socket, address, acceptor).await;
         }
         if let Some(stream) = stream {
             say_busy(&node, stream, most).await;
         }
         node.lock().turning_away -= 1;
     });
+}
+
+async fn open(
+    node: &Shared,
+    socket: TcpStream,
+    address: SocketAddr,
+    acceptor: Option<Arc<Acceptor>>,
+) -> Option<Stream> {
+    match acceptor {
+        Some(acceptor) => tls::accept(node, &acceptor, socket, address).await,
+        None => Stream::new(socket, address).ok(),
+    }
 }
 
 /// What a connection beyond the limit says first, if it says it soon.
@@ -167,10 +173,23 @@ async fn say_busy(node: &Shared, stream: Stream, most: u32) {
 }
 
 impl Node {
-    fn may_sort_out(&mut self) -> bool {
-        let may = self.cluster.is_some() && self.sorting_out < SORTED_OUT_AT_ONCE;
-        self.sorting_out += u32::from(may);
-        may
+    fn begin_handshake(&mut self) -> Entry {
+        let (entry, pushed) = self.opening.enter();
+        if pushed {
+            self.counters.handshakes_pushed_out += 1;
+            now_and_then!(
+                warn,
+                "{} TLS handshakes are under way; for each further one the oldest is ended (max_handshakes)",
+                self.settings.max_handshakes
+            );
+        }
+        entry
+    }
+
+    /// A place for a connection that may turn out to be a peer's, where there are any peers.
+    fn begin_sorting(&mut self) -> Option<Entry> {
+        self.cluster.as_ref()?;
+        Some(self.sorting_out.enter().0)
     }
 
     fn may_turn_away(&mut self) -> bool {

@@ -195,13 +195,16 @@ impl Node {
             },
             Answer::NotHad => Reply::TimedOut { key, tag },
             Answer::Queued | Answer::Dropped => return,
-            Answer::Refused(refusal) => Reply::refused(
-                Operation::Acquire,
-                key.spelling(),
-                refusal.code(),
-                tag,
-                refusal.text(),
-            ),
+            Answer::Refused(refusal) => {
+                self.counters.refused(refusal);
+                Reply::refused(
+                    Operation::Acquire,
+                    key.spelling(),
+                    refusal.code(),
+                    tag,
+                    refusal.text(),
+                )
+            }
         };
         reply.encode(&mut self.replies);
     }
@@ -257,7 +260,7 @@ impl Node {
         let fresh = self.engine.hello(id, hello.id, name);
         debug_assert!(fresh, "the first line is the first that the engine hears");
         if let Some(seen) = hello.seen {
-            self.terms.hear(now, seen);
+            self.terms.hear(seen);
             self.raise_term(now);
             self.timer.wake_before(self.terms.raise_at());
         }

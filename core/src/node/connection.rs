@@ -12,6 +12,8 @@ pub(crate) struct Connection {
     pub(crate) stream: Stream,
     /// Replies that the socket did not take. While there are any, nothing more is read.
     pub(crate) outbox: Outbox,
+    /// What was last [counted](super::unread) as kept for a client that does not read.
+    pub(crate) weight: u64,
     /// Bytes that were read and not yet handled: half a line, or requests whose replies have no room yet.
     pub(crate) unhandled: Vec<u8>,
     /// Rows that are still to be made.
@@ -45,6 +47,7 @@ impl Connection {
         Connection {
             stream,
             outbox: Outbox::default(),
+            weight: 0,
             unhandled: Vec::new(),
             listing: None,
             waker: None,

@@ -2,7 +2,8 @@
 //! written, then it is closed without cutting them off.
 
 use super::connection::Connection;
-use super::state::{Shared, now};
+use super::state::{Node, Shared, now};
+use super::unread::Load;
 use crate::protocol::Role;
 use std::future::poll_fn;
 use std::io;
@@ -19,8 +20,7 @@ const ENOUGH_ROWS: usize = 64 << 10;
 /// Sends what is left, and closes. `more_may_come` says that the client has not ended its side.
 pub(crate) async fn farewell(node: Shared, mut connection: Box<Connection>, more_may_come: bool) {
     see_off(&node, &mut connection, more_may_come).await;
-    drop(connection);
-    node.lock().closed();
+    node.lock().close(connection);
 }
 
 /// Sends what is left, and waits until the client can have read it.
@@ -57,6 +57,7 @@ async fn send_rest(node: &Shared, connection: &mut Connection) -> io::Result<()>
         if listing.append(&node.lock().engine, now(), lines, ENOUGH_ROWS) {
             connection.listing = None;
         }
+        node.lock().weigh_parted(connection)?;
         tokio::task::yield_now().await;
     }
 }
@@ -67,6 +68,20 @@ async fn discard(connection: &mut Connection) {
         .await
         .is_ok_and(|count| count > 0)
     {}
+}
+
+impl Node {
+    /// Rows for a client that reads slowly count as what others leave unread.
+    fn weigh_parted(&mut self, connection: &mut Connection) -> io::Result<()> {
+        match self.unread.weigh(connection, self.open) {
+            Load::MoreThanItsShare => {
+                self.counters.cut_off_in_all += 1;
+                Err(io::ErrorKind::OutOfMemory.into())
+            }
+            // Rows are made in pieces, so they are never more than one client may leave.
+            Load::Fine | Load::TooMuch => Ok(()),
+        }
+    }
 }
 
 /// Grants whose replies could not be written after all go to the next in the queue.

@@ -21,9 +21,11 @@ mod connection;
 mod counters;
 mod data_dir;
 mod descriptors;
+mod entrants;
 mod error;
 mod farewell;
 mod listing;
+mod log;
 mod outbox;
 mod reserved;
 mod run;
@@ -38,7 +40,11 @@ mod term_file;
 mod terms;
 mod timers;
 mod tls;
+mod unread;
 
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};
-pub use settings::{Bytes, ClientAuth, Secret, Setting, SettingError, SettingKind, Settings, Spin};
+pub use settings::{
+    Bytes, ClientAuth, LogFormat, LogLevel, Secret, Setting, SettingError, SettingKind, Settings,
+    Spin,
+};

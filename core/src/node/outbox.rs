@@ -26,6 +26,11 @@ impl Outbox {
         self.bytes.len() - self.sent
     }
 
+    /// How many bytes are kept, those included that have left and are thrown away later.
+    pub(crate) fn kept(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Where to append lines. `spare` lends memory to an outbox that has none.
     pub(crate) fn lines(&mut self, spare: &mut Vec<Vec<u8>>) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0

@@ -7,6 +7,7 @@ use super::cluster::{self, Cluster};
 use super::data_dir::DataDir;
 use super::descriptors;
 use super::error::ServerError;
+use super::log::now_and_then;
 use super::reserved;
 use super::settings::{Secret, Settings, check_secret};
 use super::spin;
@@ -227,7 +228,11 @@ async fn watch(shared: &Shared) -> String {
             let shared = shared.clone();
             tokio::task::spawn_blocking(move || {
                 while let Err(error) = write.write() {
-                    tracing::error!("cannot write term {}: {error}; trying again", write.term());
+                    now_and_then!(
+                        error,
+                        "cannot write term {}: {error}; trying again",
+                        write.term()
+                    );
                     std::thread::sleep(Duration::from_secs(1));
                 }
                 let mut node = shared.lock();

@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::farewell;
 use super::state::{Node, Shared, now};
 use super::tls;
+use super::unread::Load;
 use crate::engine::{ConnectionId, Time};
 use crate::protocol::{Code, Reply, Request, Role, Split, limits, split};
 use std::any::Any;
@@ -140,6 +141,10 @@ impl Node {
                 {
                     return self.abandon_served(now(), id);
                 }
+                if connection.weight > 0 {
+                    // It has become less, which is never too much.
+                    self.unread.weigh(connection, self.open);
+                }
                 continue;
             }
             if connection.listing.is_some() {
@@ -230,8 +235,29 @@ impl Node {
             && let Some(connection) = self.connections.get_mut(id)
         {
             connection.unhandled = bytes[used..].to_vec();
+            if connection.weight > 0 && !self.may_leave_unread(now, id) {
+                return Some(Step::Over);
+            }
         }
         None
+    }
+
+    /// Counts what is kept for a client that does not read its replies; false if that cuts it off.
+    #[cold]
+    fn may_leave_unread(&mut self, now: Time, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return false;
+        };
+        match self.unread.weigh(connection, self.open) {
+            // Nothing more is read until it has taken its replies, so it cannot ask for more of them.
+            Load::Fine | Load::TooMuch => true,
+            Load::MoreThanItsShare => {
+                self.cut_off(now, id, Load::MoreThanItsShare);
+                self.flush_others(now);
+                self.rearm();
+                false
+            }
+        }
     }
 
     fn handle_lines(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> (Stop, usize) {
@@ -242,7 +268,7 @@ impl Node {
             .map(|connection| connection.greeting);
         let mut first = greeting == Some(Greeting::Awaited);
         if first && tls::is_client_hello(bytes) {
-            self.refuse_tls(now, id);
+            self.refuse_tls(id);
             return (Stop::Close, bytes.len());
         }
         let mut used = 0;
@@ -284,6 +310,7 @@ impl Node {
                 }
                 Split::Partial => return (Stop::Partial, used),
                 Split::TooLong => {
+                    self.counters.too_long += 1;
                     Reply::Refused {
                         operation: None,
                         key: b"-",
@@ -325,7 +352,8 @@ impl Node {
         }
         let written = connection.stream.write(&self.replies);
         let sent = *written.as_ref().unwrap_or(&0);
-        if sent < self.replies.len() {
+        let unread = sent < self.replies.len();
+        if unread {
             connection.outbox.keep(&self.replies, sent);
         }
         self.replies.clear();
@@ -338,7 +366,7 @@ impl Node {
             self.rearm();
             return false;
         }
-        true
+        !unread || self.may_leave_unread(now, id)
     }
 
     fn abandon_served(&mut self, now: Time, id: ConnectionId) -> Step {
@@ -353,6 +381,9 @@ impl Node {
     fn become_link(&mut self, now: Time, id: ConnectionId, link: LinkId, held: &[u8]) -> Step {
         let connection = self.disconnect(now, id, &[]);
         self.closed();
+        if let Some(connection) = &connection {
+            self.unread.forget(connection);
+        }
         match connection {
             Some(connection) => Step::Link {
                 connection,

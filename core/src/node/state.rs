@@ -12,16 +12,18 @@ use super::clock;
 use super::cluster::Cluster;
 use super::connection::{Connection, Connections};
 use super::counters::Counters;
+use super::entrants::Entrants;
+use super::log::now_and_then;
 use super::settings::Settings;
 use super::spin::Spinner;
 use super::terms::Terms;
 use super::timers::{IdleChecks, TimerHandle};
-use super::tls::Complaints;
+use super::unread::{Load, Unread};
 use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
 use crate::protocol::{Millis, Operation, Reply, Role};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// The node as its tasks share it.
 #[derive(Clone)]
@@ -67,10 +69,6 @@ pub(crate) struct Node {
     pub(crate) cluster: Option<Cluster>,
     /// Whether replies to acquires wait for standbys.
     pub(crate) holds_back: bool,
-    /// Until when the log says nothing of standbys that are too few.
-    pub(crate) sync_warned: Option<Time>,
-    /// Until when the log says nothing of links that were refused.
-    pub(crate) links_refused: Option<Time>,
     /// What the node calls itself, unless that depends on how a client has reached it.
     pub(crate) address: Option<String>,
     /// The active node, where that is another one.
@@ -80,16 +78,18 @@ pub(crate) struct Node {
     pub(crate) timer: TimerHandle,
     pub(crate) idle_checks: IdleChecks,
     pub(crate) spinner: Option<Spinner>,
+    /// What is kept for clients that do not read.
+    pub(crate) unread: Unread,
     /// Sockets that are open, those included that only wait for their last bytes to leave.
     pub(crate) open: u32,
     /// Sockets on which clients are being told that there are too many.
     pub(crate) turning_away: u32,
     /// Sockets beyond the limit that may turn out to be a peer's.
-    pub(crate) sorting_out: u32,
+    pub(crate) sorting_out: Entrants,
     /// Connections that are in a TLS handshake.
-    pub(crate) opening: u32,
-    /// What the log has heard of TLS that did not come about.
-    pub(crate) tls_complaints: Complaints,
+    pub(crate) opening: Entrants,
+    /// Who does the costly part of a handshake; one at a time, so that others have their turn in between.
+    pub(crate) handshaking: Arc<Semaphore>,
     /// Told when a socket has been closed, when the node has failed and when a term is to be written.
     pub(crate) news: Arc<Notify>,
     /// Why the node cannot go on.
@@ -124,6 +124,8 @@ impl Node {
             "a lease is at most {} seconds here (max_lease)",
             settings.max_lease.as_secs_f64()
         );
+        let opening = Entrants::new(settings.max_handshakes);
+        let unread = Unread::new(&settings);
         let spinner = Spinner::new(settings.spin);
         let holds_back = settings.sync_standbys > 0;
         Node {
@@ -135,8 +137,6 @@ impl Node {
             timers_run: false,
             cluster: None,
             holds_back,
-            sync_warned: None,
-            links_refused: None,
             address,
             active: None,
             terms,
@@ -144,11 +144,12 @@ impl Node {
             timer: TimerHandle::default(),
             idle_checks: IdleChecks::default(),
             spinner,
+            unread,
             open: 0,
             turning_away: 0,
-            sorting_out: 0,
-            opening: 0,
-            tls_complaints: Complaints::default(),
+            sorting_out: Entrants::new(super::accept::SORTED_OUT_AT_ONCE),
+            opening,
+            handshaking: Arc::new(Semaphore::new(1)),
             news: Arc::new(Notify::new()),
             failure: None,
             term_half_used: false,
@@ -180,7 +181,7 @@ impl Node {
 
     /// Whether no further connection is to be taken.
     pub(crate) fn is_full(&self, most: u32) -> bool {
-        self.open + self.opening >= most
+        self.open + self.opening.count() >= most
     }
 
     pub(crate) fn is_lease_allowed(&self, lease: Millis) -> bool {
@@ -256,6 +257,7 @@ impl Node {
                     tag,
                     refusal,
                 } => {
+                    self.counters.refused(*refusal);
                     let (key, code) = (key.as_ref().spelling(), refusal.code());
                     let reply = Reply::refused(Operation::Acquire, key, code, *tag, refusal.text());
                     self.tell(*connection, &reply);
@@ -334,20 +336,30 @@ impl Node {
                 .flush(&mut connection.stream, &mut self.spare)
             {
                 Err(_) => self.abandon(now, id),
-                Ok(()) if connection.outbox.is_empty() => {}
-                Ok(()) if connection.outbox.unsent() as u64 > self.settings.max_unread.0 => {
-                    self.cut_off(now, id);
-                }
-                // Its task waits until the socket takes bytes again.
-                Ok(()) => connection.wake(),
+                Ok(()) if connection.outbox.is_empty() && connection.weight == 0 => {}
+                Ok(()) => match self.unread.weigh(connection, self.open) {
+                    // Its task waits until the socket takes bytes again.
+                    Load::Fine if !connection.outbox.is_empty() => connection.wake(),
+                    Load::Fine => {}
+                    load => self.cut_off(now, id, load),
+                },
             }
         }
         self.touched.clear();
     }
 
     /// Ends a connection whose client does not read.
-    fn cut_off(&mut self, now: Time, id: ConnectionId) {
-        self.counters.cut_off += 1;
+    #[cold]
+    pub(crate) fn cut_off(&mut self, now: Time, id: ConnectionId, load: Load) {
+        let (counter, setting) = match load {
+            Load::MoreThanItsShare => (&mut self.counters.cut_off_in_all, "max_unread_total"),
+            Load::TooMuch | Load::Fine => (&mut self.counters.cut_off, "max_unread"),
+        };
+        *counter += 1;
+        if let Some(connection) = self.connections.get_mut(id) {
+            let address = connection.stream.peer_address();
+            now_and_then!(warn, "cut off {address}, which does not read ({setting})");
+        }
         self.abandon(now, id);
     }
 
@@ -360,10 +372,9 @@ impl Node {
         let unsent: Vec<Grant> = grants
             .filter_map(|(key, token)| self.engine.grant_of(key, token))
             .collect();
-        let connection = self.disconnect(now, id, &unsent);
-        // The socket is closed before its number is given to somebody else.
-        drop(connection);
-        self.closed();
+        if let Some(connection) = self.disconnect(now, id, &unsent) {
+            self.close(connection);
+        }
     }
 
     /// Takes a connection out of the node. Who waited on it leaves the queues, or keeps the place for
@@ -401,7 +412,15 @@ impl Node {
             .collect()
     }
 
-    /// A socket has been closed.
+    /// Closes a connection that is no part of the node any more.
+    pub(crate) fn close(&mut self, connection: Box<Connection>) {
+        self.unread.forget(&connection);
+        // The socket is closed before its place is given to somebody else.
+        drop(connection);
+        self.closed();
+    }
+
+    /// A connection has been closed, or has become something else.
     pub(crate) fn closed(&mut self) {
         self.open -= 1;
         self.news.notify_one();

@@ -3,6 +3,7 @@
 
 use super::clock;
 use super::data_dir::DataDir;
+use super::log::now_and_then;
 use super::term;
 use super::term_file;
 use crate::engine::{Engine, Time};
@@ -28,8 +29,6 @@ pub(crate) struct Terms {
     heard: u32,
     /// When a client's word may raise the term again.
     raise_from: Time,
-    /// When the log last said that a client's word does not count.
-    complained: Option<Time>,
 }
 
 impl Terms {
@@ -46,12 +45,11 @@ impl Terms {
             known: first,
             heard: 0,
             raise_from: Time(0),
-            complained: None,
         }
     }
 
     /// A client knows of this token.
-    pub(crate) fn hear(&mut self, now: Time, seen: Token) {
+    pub(crate) fn hear(&mut self, seen: Token) {
         let term = (seen.get() >> 32) as u32;
         // A term that is only written down does not yet make the next token greater.
         if term <= self.opened.max(self.heard) {
@@ -59,12 +57,9 @@ impl Terms {
         }
         if term::client_may_say(term, clock::wall(), self.first) {
             self.heard = term;
-        } else if self
-            .complained
-            .is_none_or(|last| now >= last.after(Millis(60_000)))
-        {
-            self.complained = Some(now);
-            tracing::warn!(
+        } else {
+            now_and_then!(
+                warn,
                 "a client says that it has seen term {term}, more than a year beyond the wall clock; ignored"
             );
         }
@@ -86,7 +81,8 @@ impl Terms {
         };
         // Nothing may be granted in between, so this write is waited for; a disk takes some milliseconds.
         if let Err(error) = self.file.as_ref().map_or(Ok(()), |file| file.write(next)) {
-            tracing::error!(
+            now_and_then!(
+                error,
                 "cannot write term {next}, which is above one that a client has seen: {error}; trying again"
             );
             return;
@@ -95,12 +91,13 @@ impl Terms {
         match engine.open_term(next, SLOT, 0) {
             Ok(()) => {
                 self.opened = next;
-                tracing::info!(
+                now_and_then!(
+                    info,
                     "opened term {next}, because a client had seen term {}",
                     self.heard
                 );
             }
-            Err(error) => tracing::error!("{error}"),
+            Err(error) => now_and_then!(error, "{error}"),
         }
     }
 
@@ -149,14 +146,15 @@ impl Terms {
         }
         self.known = term;
         if let Err(error) = engine.provide_next_term(term) {
-            tracing::error!("{error}");
+            now_and_then!(error, "{error}");
         }
     }
 
     fn next(&self, heard: u32) -> Option<u32> {
         let next = term::next_term(self.known.max(heard), clock::wall());
         if next.is_none() {
-            tracing::error!(
+            now_and_then!(
+                error,
                 "no term is left after {}; grants end with the present one",
                 self.known.max(heard)
             );
@@ -253,9 +251,9 @@ mod tests {
         };
         let mut terms = Terms::new(None, now);
         let seen = |term: u32| Token::new(u64::from(term) << 32 | 9).expect("a token");
-        terms.hear(Time(0), seen(now + 10));
+        terms.hear(seen(now + 10));
         assert_eq!(terms.take_heard(Time(0), true), Some(now + 10));
-        terms.hear(Time(1), seen(now + 20));
+        terms.hear(seen(now + 20));
         assert_eq!(terms.take_heard(Time(1), true), None);
         assert_eq!(terms.take_heard(Time(1), false), Some(now + 20));
         assert_eq!(terms.take_heard(Time(1_000_001), true), Some(now + 20));
@@ -272,7 +270,7 @@ mod tests {
         let mut terms = Terms::new(None, term);
         terms.written(term + 1, &mut engine);
         let seen = Token::new(u64::from(term + 1) << 32 | 9).expect("a token");
-        terms.hear(Time(0), seen);
+        terms.hear(seen);
         terms.raise(Time(0), &mut engine);
         assert_eq!(engine.stats().term, term + 2);
         assert_eq!(terms.raise_at(), None);

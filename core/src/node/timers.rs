@@ -204,7 +204,7 @@ impl Node {
             Greeting::Anonymous | Greeting::Introduced => {}
             // Checked while it is awaited only where a secret is asked for, once its time is over.
             Greeting::Awaited => {
-                self.counters.not_admitted += 1;
+                self.counters.unannounced += 1;
                 self.abandon(now, id);
             }
             Greeting::Identified => {

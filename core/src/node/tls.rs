@@ -3,19 +3,20 @@
 
 use super::connection::Connection;
 use super::farewell;
+use super::log::now_and_then;
 use super::settings::Settings;
 use super::state::{Node, Shared, now};
 use super::stream::Stream;
-use crate::engine::{ConnectionId, Time};
-use crate::protocol::{Code, Millis, Reply};
+use crate::engine::ConnectionId;
+use crate::protocol::{Code, Reply};
 use crate::tls::{
     Acceptor, Channel, ClientFiles, Clients, Connector, ConnectorError, FileError, Progress,
     ServerFiles, with_room,
 };
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -27,8 +28,6 @@ use tokio::sync::watch;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often it is looked whether the files have changed.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// How often the log hears of TLS that did not come about.
-const COMPLAIN_EVERY: Millis = Millis(60_000);
 
 /// The first bytes of every TLS connection.
 const HANDSHAKE_RECORD: [u8; 2] = [0x16, 0x03];
@@ -105,7 +104,7 @@ pub(crate) async fn accept(
 ) -> Option<Stream> {
     // An error means that the client has gone in the meantime.
     let mut stream = Stream::new(socket, address).ok()?;
-    let opened = tokio::time::timeout(HANDSHAKE_TIMEOUT, open(acceptor, &mut stream)).await;
+    let opened = tokio::time::timeout(HANDSHAKE_TIMEOUT, open(node, acceptor, &mut stream)).await;
     let why = match opened {
         Ok(Ok(channel)) => return Some(stream.secured(channel)),
         Ok(Err(Unopened::Gone)) => return None,
@@ -137,7 +136,11 @@ enum Unopened {
     Failed(String),
 }
 
-async fn open(acceptor: &Acceptor, stream: &mut Stream) -> Result<Box<Channel>, Unopened> {
+async fn open(
+    node: &Shared,
+    acceptor: &Acceptor,
+    stream: &mut Stream,
+) -> Result<Box<Channel>, Unopened> {
     let socket = stream.socket_mut();
     let mut first = [0];
     match socket.peek(&mut first).await {
@@ -146,10 +149,25 @@ async fn open(acceptor: &Acceptor, stream: &mut Stream) -> Result<Box<Channel>, 
         Ok(_) => {}
     }
     let mut channel = Box::new(acceptor.channel().map_err(Unopened::Failed)?);
-    handshake(&mut channel, socket)
+    in_turn(node, handshake(&mut channel, socket))
         .await
         .map_err(|error| Unopened::Failed(error.to_string()))?;
     Ok(channel)
+}
+
+/// Does a handshake so that others have their turn between its costly step, which is the first, and that of the next one:
+/// a thousand clients that come in the same moment would hold up everybody for half a second.
+async fn in_turn(node: &Shared, handshake: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    let mut handshake = pin!(handshake);
+    let turns = node.lock().handshaking.clone();
+    let turn = turns.acquire().await;
+    let first = poll_fn(|cx| Poll::Ready(handshake.as_mut().poll(cx))).await;
+    tokio::task::yield_now().await;
+    drop(turn);
+    match first {
+        Poll::Ready(done) => done,
+        Poll::Pending => handshake.await,
+    }
 }
 
 /// Does a handshake, of either side. Its time is limited by the caller.
@@ -243,48 +261,25 @@ fn refusal(text: &str) -> Vec<u8> {
 }
 
 fn complain(node: &Shared, address: SocketAddr, why: &str) {
-    let mut node = node.lock();
-    node.counters.not_secured += 1;
-    node.tls_complaints.hear(now(), address, why);
+    node.lock().counters.not_secured += 1;
+    say(address, why);
+}
+
+fn say(address: SocketAddr, why: &str) {
+    now_and_then!(warn, "no connection with {address}: {why}");
 }
 
 impl Node {
     /// A client speaks TLS to a port that does not. It cannot read the answer as such, but it sees that this is no TLS.
     #[cold]
-    pub(crate) fn refuse_tls(&mut self, now: Time, id: ConnectionId) {
+    pub(crate) fn refuse_tls(&mut self, id: ConnectionId) {
         let line = refusal("this port does not speak TLS (tls_cert, tls_key)");
         self.replies.extend_from_slice(&line);
         self.counters.not_secured += 1;
         if let Some(connection) = self.connections.get_mut(id) {
             let address = connection.stream.peer_address();
             let why = "it speaks TLS, and this port does not (tls_cert, tls_key)";
-            self.tls_complaints.hear(now, address, why);
-        }
-    }
-}
-
-/// Keeps those who cannot even speak from filling the log.
-#[derive(Debug, Default)]
-pub(crate) struct Complaints {
-    last: Option<Time>,
-    unheard: u64,
-}
-
-impl Complaints {
-    fn hear(&mut self, now: Time, address: SocketAddr, why: &str) {
-        if self
-            .last
-            .is_some_and(|last| now < last.after(COMPLAIN_EVERY))
-        {
-            self.unheard += 1;
-            return;
-        }
-        self.last = Some(now);
-        match std::mem::take(&mut self.unheard) {
-            0 => tracing::warn!("no connection with {address}: {why}"),
-            more => tracing::warn!(
-                "no connection with {address}: {why} (and {more} more since the last such line)"
-            ),
+            say(address, why);
         }
     }
 }

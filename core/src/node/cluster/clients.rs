@@ -5,7 +5,7 @@
 //! behind it.
 
 use super::{Node, Shared, Slot, Stance};
-use crate::cluster::{Overdue, Parked, Stage, wait_left};
+use crate::cluster::{Full, Overdue, Parked, Stage, wait_left};
 use crate::engine::{ConnectionId, Refusal, Time};
 use crate::node::answer::{Flow, subject};
 use crate::node::connection::Greeting;
@@ -74,6 +74,10 @@ impl Node {
                         self.timer.wake_before(cluster.parking.next_deadline());
                     }
                     Err(full) => {
+                        match full {
+                            Full::Connection(_) => self.counters.refused_waiting_of_connection += 1,
+                            Full::Bytes => self.counters.refused_parked += 1,
+                        }
                         let (operation, key, tag) = subject(request);
                         Reply::Refused {
                             operation,

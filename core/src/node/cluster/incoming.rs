@@ -7,10 +7,11 @@ use super::{Incoming, Node, Shared, Slot};
 use crate::cluster::{Event, Greeting, GreetingError, Unit, split_frame};
 use crate::engine::ConnectionId;
 use crate::node::answer::Flow;
+use crate::node::log::now_and_then;
 use crate::node::serve::panic_text;
 use crate::node::state::now;
 use crate::node::stream::Stream;
-use crate::protocol::{Code, Millis, Reply};
+use crate::protocol::{Code, Reply};
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,8 +25,6 @@ pub(crate) struct LinkId {
 
 /// How much is read at once.
 const READ_BYTES: usize = 256 << 10;
-/// How often the log says that links are refused.
-const COMPLAIN_EVERY: Millis = Millis(10_000);
 
 impl Node {
     /// A connection wants to be a link.
@@ -84,7 +83,10 @@ impl Node {
         };
         if members.field() != own && peer.incoming.is_none() {
             let (node, list) = (greeting.node, greeting.list);
-            tracing::warn!("the lists of nodes differ: {own} here, {list} on {node}");
+            now_and_then!(
+                warn,
+                "the lists of nodes differ: {own} here, {list} on {node}"
+            );
         }
         greeting.public.clone_into(&mut peer.public);
         let before = peer.incoming.replace(Incoming {
@@ -99,16 +101,11 @@ impl Node {
         Ok(LinkId { slot, number })
     }
 
-    /// Says that a link was refused, not too often: who was refused tries again and again.
+    /// Says that a link was refused; who was refused tries again and again.
     fn complain_of_link(&mut self, id: ConnectionId, text: &str) {
-        let now = now();
-        if self.links_refused.is_some_and(|until| now < until) {
-            return;
-        }
-        self.links_refused = Some(now.after(COMPLAIN_EVERY));
         if let Some(connection) = self.connections.get_mut(id) {
             let address = connection.stream.peer_address();
-            tracing::error!("refused a link from {address}: {text}");
+            now_and_then!(error, "refused a link from {address}: {text}");
         }
     }
 
@@ -183,7 +180,7 @@ impl Node {
             .is_some_and(|incoming| incoming.number == id.number)
         {
             peer.incoming = None;
-            tracing::info!("the link from {} has ended: {why}", peer.address);
+            peer.lost(why);
             self.cluster_event(Event::Doubted { peer: id.slot });
         }
     }

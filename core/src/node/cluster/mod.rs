@@ -19,6 +19,7 @@ pub(crate) use clients::{is_for_every_node, settle_clients};
 pub(crate) use incoming::{LinkId, receive};
 
 use super::clock;
+use super::log::now_and_then;
 use super::settings::{Secret, Settings};
 use super::state::{Node, Shared, WeakShared, millis};
 use super::terms::TermWrite;
@@ -94,7 +95,7 @@ struct Peer {
     outgoing: Option<Outgoing>,
     /// The connection that it sends frames over.
     incoming: Option<Incoming>,
-    /// Why a link was last refused, so that the log says it once.
+    /// Why there is no link, so that the log says it once, and that there is one again.
     trouble: Option<String>,
 }
 
@@ -110,6 +111,16 @@ struct Incoming {
     task: Option<AbortHandle>,
     /// Whether anything has come over it.
     spoke: bool,
+}
+
+impl Peer {
+    /// A link with it has ended. That of the other direction mostly ends in the same moment, which is not said again.
+    fn lost(&mut self, why: &str) {
+        if self.trouble.is_none() {
+            now_and_then!(info, "the link with {} has ended: {why}", self.address);
+            self.trouble = Some(why.to_owned());
+        }
+    }
 }
 
 impl Cluster {
@@ -331,7 +342,10 @@ impl Node {
     #[cold]
     fn woke(&mut self, now: Time, last: Time) {
         let paused = now.0.saturating_sub(last.0) / 1000;
-        tracing::warn!("this node stood still for {paused} ms; looking at its peers first");
+        now_and_then!(
+            warn,
+            "this node stood still for {paused} ms; looking at its peers first"
+        );
         self.cluster_event(Event::Woke);
     }
 
@@ -417,7 +431,7 @@ impl Node {
                 Event::TermWritten { term }
             }
             Err(error) => {
-                tracing::error!("cannot write term {term}: {error}");
+                now_and_then!(error, "cannot write term {term}: {error}");
                 Event::TermFailed { term }
             }
         };
@@ -468,10 +482,10 @@ impl Node {
                     .cluster
                     .as_ref()
                     .map_or("-", |cluster| cluster.public(*to));
-                tracing::warn!("{to} did not take over; this node goes on");
+                now_and_then!(warn, "{to} did not take over; this node goes on");
             }
             Note::CannotWrite(_) | Note::TermsUsedUp | Note::Incomplete => {
-                tracing::error!("{note}");
+                now_and_then!(error, "{note}");
             }
         }
     }

@@ -7,6 +7,7 @@ use super::dial::{Failure, dial};
 use super::{Cluster, Node, Outgoing, Shared, Slot};
 use crate::cluster::Event;
 use crate::engine::Time;
+use crate::node::log::now_and_then;
 use crate::node::stream::Stream;
 use std::future::poll_fn;
 use std::io;
@@ -66,7 +67,7 @@ impl Node {
             return false;
         };
         if peer.trouble.take().is_some() {
-            tracing::info!("the link to {} has been made", peer.address);
+            now_and_then!(info, "the link with {} has been made", peer.address);
         }
         let before = peer.outgoing.replace(Outgoing { number, task, news });
         if let Some(before) = before {
@@ -96,7 +97,8 @@ impl Node {
             Failure::Silent => {}
             Failure::Rejected(text) => {
                 if peer.trouble.as_ref() != Some(&text) {
-                    tracing::error!(
+                    now_and_then!(
+                        error,
                         "{} does not accept this node as its peer: {text}",
                         peer.address
                     );
@@ -122,7 +124,7 @@ impl Node {
             return;
         }
         peer.outgoing = None;
-        tracing::info!("the link to {} has ended: {end}", peer.address);
+        peer.lost(&end.to_string());
         self.cluster_event(Event::Lost { peer: to });
     }
 

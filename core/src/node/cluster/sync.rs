@@ -6,11 +6,9 @@
 use super::{Node, Stance};
 use crate::cluster::HeldGrant;
 use crate::engine::{Change, ConnectionId, Time};
+use crate::node::log::now_and_then;
 use crate::node::state::now;
-use crate::protocol::{Code, KeyRef, Millis, Operation, Reply, Tag, Token};
-
-/// How often the log says that too few standbys have the grants.
-const WARN_EVERY: Millis = Millis(10_000);
+use crate::protocol::{Code, KeyRef, Operation, Reply, Tag, Token};
 
 impl Node {
     /// A grant was made, or asked for again, on a node whose replies wait for standbys.
@@ -100,17 +98,15 @@ impl Node {
         let now = now();
         let wanted = self.settings.sync_standbys;
         let strict = self.settings.sync_strict;
-        if self.sync_warned.is_none_or(|until| now >= until) {
-            self.sync_warned = Some(now.after(WARN_EVERY));
-            let outcome = if strict {
-                "they are refused"
-            } else {
-                "the node goes on"
-            };
-            tracing::warn!(
-                "fewer than {wanted} standbys have the latest grants (sync_standbys); {outcome}"
-            );
-        }
+        let outcome = if strict {
+            "they are refused"
+        } else {
+            "the node goes on"
+        };
+        now_and_then!(
+            warn,
+            "fewer than {wanted} standbys have the latest grants (sync_standbys); {outcome}"
+        );
         if !strict {
             return self.tell_of_grant(grant);
         }

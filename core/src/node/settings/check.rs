@@ -77,6 +77,7 @@ impl Settings {
             ("max_waiters_per_key", self.max_waiters_per_key),
             ("max_waiters", self.max_waiters),
             ("max_connections", self.max_connections),
+            ("max_handshakes", self.max_handshakes),
             (
                 "max_waiting_per_connection",
                 self.max_waiting_per_connection,
@@ -88,6 +89,12 @@ impl Settings {
         }
         if self.max_unread.0 < 64 << 10 || self.max_unread.0 > 1 << 30 {
             return Err(self.wrong("max_unread", "must be between 64KiB and 1GiB"));
+        }
+        if self.max_unread_total.0 < self.max_unread.0 || self.max_unread_total.0 > 1 << 50 {
+            return Err(self.wrong(
+                "max_unread_total",
+                "must be at least `max_unread`, and at most 1048576GiB",
+            ));
         }
         if let Spin::Micros(micros) = self.spin
             && micros > 1_000_000

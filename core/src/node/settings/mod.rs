@@ -11,7 +11,7 @@ mod tests;
 mod values;
 
 pub(crate) use check::check_secret;
-pub use values::{Bytes, ClientAuth, Secret, Spin};
+pub use values::{Bytes, ClientAuth, LogFormat, LogLevel, Secret, Spin};
 
 use crate::protocol::limits;
 use std::fmt;
@@ -160,6 +160,10 @@ settings! {
     max_waiting_per_connection: u32 = 100_000,
     /// How much a client can leave unread before it is cut off.
     max_unread: Bytes = Bytes(8 << 20),
+    /// How much all clients together can leave unread. From half of it on, those that leave more than their equal share of that half are cut off.
+    max_unread_total: Bytes = Bytes(1 << 30),
+    /// How many TLS handshakes can be under way. Where another one begins, the oldest is ended.
+    max_handshakes: u32 = 1000,
     /// How long a connection may take to say who it is, where a secret is asked for.
     hello_timeout: Duration = Duration::from_secs(5),
     /// How long a client that gave an id may be silent before its connection is closed.
@@ -196,4 +200,8 @@ settings! {
     drain_timeout: Duration = Duration::from_secs(2),
     /// How long the node looks for the next request before it sleeps: `auto`, `off`, or microseconds.
     spin: Spin = Spin::Auto,
+    /// How the log on standard error is written: `text` for people, or `json`, an object a line. A node inside another program logs as that program does.
+    log_format: LogFormat = LogFormat::Text,
+    /// What is logged: `error`, `warn` or `info`, which is all there is.
+    log_level: LogLevel = LogLevel::Info,
 }

@@ -192,35 +192,61 @@ impl Value for Spin {
     }
 }
 
-/// Whether clients are asked for a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAuth {
-    /// They are not.
-    Off,
-    /// One that is shown has to be good, but none has to be shown.
-    Optional,
-    /// Without a good one there is no connection.
-    Required,
+/// Makes a choice of words, each with its meaning.
+macro_rules! choice {
+    ($(#[doc = $doc:literal])+ $name:ident: $expected:literal, $($(#[doc = $meaning:literal])+ $variant:ident = $word:literal,)+) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[doc = $meaning])+ $variant,)+
+        }
+
+        impl Value for $name {
+            const KIND: SettingKind = SettingKind::Choice(&[$($word),+]);
+            fn read(text: &str) -> Result<Self, &'static str> {
+                match text {
+                    $($word => Ok($name::$variant),)+
+                    _ => Err($expected),
+                }
+            }
+            fn show(&self) -> Option<String> {
+                Some(match self {
+                    $($name::$variant => $word.to_owned(),)+
+                })
+            }
+        }
+    };
 }
 
-impl Value for ClientAuth {
-    const KIND: SettingKind = SettingKind::Choice(&["off", "optional", "required"]);
-    fn read(text: &str) -> Result<Self, &'static str> {
-        match text {
-            "off" => Ok(ClientAuth::Off),
-            "optional" => Ok(ClientAuth::Optional),
-            "required" => Ok(ClientAuth::Required),
-            _ => Err("must be `off`, `optional` or `required`"),
-        }
-    }
-    fn show(&self) -> Option<String> {
-        let text = match self {
-            ClientAuth::Off => "off",
-            ClientAuth::Optional => "optional",
-            ClientAuth::Required => "required",
-        };
-        Some(text.to_owned())
-    }
+choice! {
+    /// Whether clients are asked for a certificate.
+    ClientAuth: "must be `off`, `optional` or `required`",
+    /// They are not.
+    Off = "off",
+    /// One that is shown has to be good, but none has to be shown.
+    Optional = "optional",
+    /// Without a good one there is no connection.
+    Required = "required",
+}
+
+choice! {
+    /// How the log is written.
+    LogFormat: "must be `text` or `json`",
+    /// A line of text for each event.
+    Text = "text",
+    /// A JSON object in a line for each event.
+    Json = "json",
+}
+
+choice! {
+    /// What is logged.
+    LogLevel: "must be `error`, `warn` or `info`",
+    /// What the node cannot do.
+    Error = "error",
+    /// And what an operator should look at.
+    Warn = "warn",
+    /// And what has changed: roles, terms, links.
+    Info = "info",
 }
 
 impl<T: Value> Value for Option<T> {
