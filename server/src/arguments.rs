@@ -56,6 +56,11 @@ pub(crate) enum Command {
     Bench(Bench),
     /// A half-minute tour: a queue, rising tokens, a lease that ends, a fence, a cluster that loses a node
     Demo(Demo),
+    /// Print the manual pages, or write one for each command into a folder
+    Man(Man),
+    /// Print the completions for a shell
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions(Completions),
     /// Watches over the process group of `run`; started by it and by nobody else
     #[command(hide = true, name = "run-guard")]
     RunGuard,
@@ -91,6 +96,10 @@ const BENCH_HELP: &str = "\
 Without --workload all workloads run one after the other. The first four run for --seconds each; the others have a \
 size instead, which --count changes. With --connections or --depth alone a load of pairs runs with these. What is \
 measured on a machine that is busy with something else is said to be so. Ctrl+C ends it with the figures so far.";
+
+const COMPLETIONS_HELP: &str = "\
+For this shell alone: `source <(fairlock completions bash)`, the same with zsh, `fairlock completions fish | source`. \
+For all: packaging/install.sh puts them where the shells look.";
 
 /// How to reach a server.
 #[derive(Args, Debug, Clone)]
@@ -289,6 +298,28 @@ pub(crate) struct Demo {
     /// Without the pauses that leave time to read [default: about half a minute]
     #[arg(long)]
     pub(crate) fast: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// Where to write the pages, as fairlock.1, fairlock-run.1 and so on [default: the page of `fairlock` on standard output]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// A shell that completes what is typed.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
 }
 
 /// Keys are any bytes, so they are read from the argument as the operating system gives it.

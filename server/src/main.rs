@@ -8,7 +8,9 @@ mod connect;
 mod demo;
 mod exit;
 mod inbox;
+mod manual;
 mod memory;
+mod notify;
 mod run;
 mod serve;
 mod settings;
@@ -49,6 +51,8 @@ fn execute(command: Command) -> Result<u8, Failure> {
         Command::Waiters(arguments) => commands::waiters(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Demo(arguments) => demo::demo(arguments.fast),
+        Command::Man(arguments) => manual::man(arguments.dir.as_deref()),
+        Command::Completions(arguments) => manual::completions(arguments.shell),
         Command::RunGuard => Ok(run::guard::watch()),
     }
 }

@@ -3,12 +3,13 @@
 
 use crate::exit::{self, Failure, tell};
 use crate::memory;
+use crate::notify;
 use crate::settings::{self, Given};
 use fairlock::node::{LogFormat, LogLevel, Settings};
 use fairlock::{Server, ServerError};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -47,6 +48,7 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
         .await
         .map_err(|error| failure(&error))?;
     announce(server.address(), &all, secured);
+    notify::ready();
     loop {
         tokio::select! {
             _ = hangup.recv() => server.reload(),
@@ -54,6 +56,7 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
             () = server.ended() => break,
         }
     }
+    notify::stopping();
     tokio::select! {
         stopped = server.stop() => stopped.map(|()| exit::OK).map_err(|error| failure(&error)),
         signal = stop.next() => {
@@ -82,11 +85,7 @@ fn nodes(peers: Option<&str>) -> String {
 /// The line for scripts, and one to try the server. A script may stop reading after the first.
 fn announce(address: SocketAddr, all: &str, secured: bool) {
     let authorities = if secured { "--ca-file CA.pem " } else { "" };
-    let servers = match address.port() {
-        _ if !all.is_empty() => format!("--servers {all} "),
-        fairlock::protocol::limits::DEFAULT_PORT => String::new(),
-        _ => format!("--servers {address} "),
-    };
+    let servers = servers_option(address, all);
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "listening on {address}");
     let _ = writeln!(
@@ -94,6 +93,16 @@ fn announce(address: SocketAddr, all: &str, secured: bool) {
         "try it: fairlock run {servers}{authorities}my-key -- echo \"I hold the lock\""
     );
     let _ = out.flush();
+}
+
+/// What a client on this machine has to be told to find the server: nothing where it looks by itself.
+fn servers_option(address: SocketAddr, all: &str) -> String {
+    let local = [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED].map(IpAddr::from);
+    match address.port() {
+        _ if !all.is_empty() => format!("--servers {all} "),
+        fairlock::protocol::limits::DEFAULT_PORT if local.contains(&address.ip()) => String::new(),
+        _ => format!("--servers {address} "),
+    }
 }
 
 /// SIGINT and SIGTERM, one by one.
@@ -165,6 +174,21 @@ fn start_log(format: LogFormat, level: LogLevel) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_to_try_names_the_server_unless_clients_look_there_anyway() {
+        for (address, all, expected) in [
+            ("127.0.0.1:7420", "", ""),
+            ("0.0.0.0:7420", "", ""),
+            ("127.0.0.2:7420", "", "--servers 127.0.0.2:7420 "),
+            ("[::1]:7420", "", "--servers [::1]:7420 "),
+            ("127.0.0.1:7421", "", "--servers 127.0.0.1:7421 "),
+            ("127.0.0.1:7420", "a:1,b:2", "--servers a:1,b:2 "),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(servers_option(address, all), expected);
+        }
+    }
 
     #[test]
     fn data_goes_to_the_state_folder_of_the_user() {

@@ -110,7 +110,9 @@ fn argument(setting: &Setting, defaults: &Settings) -> Arg {
             .allow_hyphen_values(false)
             .value_name("true|false"),
         SettingKind::Text => argument.value_name("HOST:PORT"),
-        SettingKind::Path => argument.value_name("PATH"),
+        SettingKind::Path => argument
+            .value_name("PATH")
+            .value_hint(clap::ValueHint::AnyPath),
         SettingKind::Number => argument.value_name("N"),
         SettingKind::Seconds => argument.value_name("SECONDS"),
         SettingKind::Bytes => argument.value_name("BYTES"),
