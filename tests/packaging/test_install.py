@@ -1,0 +1,116 @@
+"""The install script into a folder, and what it lays there: manual pages and completions in their real shells."""
+
+import re
+
+import pytest
+from conftest import BINARY, PACKAGING, need, run, succeed
+
+
+def commands():
+    """What `fairlock --help` lists."""
+    text = succeed(BINARY, "--help")
+    listed = text.split("Commands:\n", 1)[1].split("\n\n", 1)[0]
+    names = re.findall(r"^  (\w+) ", listed, re.M)
+    return [name for name in names if name != "help"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("package")
+    succeed(PACKAGING / "install.sh", "/usr", env={"DESTDIR": str(folder), "BINARY": str(BINARY)})
+    return folder
+
+
+def test_everything_is_where_it_is_looked_for(installed):
+    program = installed / "usr/bin/fairlock"
+    assert succeed(program, "--version") == succeed(BINARY, "--version")
+    for path in [
+        "usr/share/man/man1/fairlock.1",
+        "usr/share/bash-completion/completions/fairlock",
+        "usr/share/zsh/site-functions/_fairlock",
+        "usr/share/fish/vendor_completions.d/fairlock.fish",
+        "usr/lib/sysusers.d/fairlock.conf",
+        "usr/share/doc/fairlock/operations.md",
+        "etc/fairlock/fairlock.toml",
+    ]:
+        mode = (installed / path).stat().st_mode & 0o777
+        assert mode == 0o644, f"{path}: {mode:o}"
+    unit = (installed / "usr/lib/systemd/system/fairlock.service").read_text()
+    assert "ExecStart=/usr/bin/fairlock serve" in unit and "/usr/local" not in unit
+
+
+def test_settings_that_are_there_stay(installed):
+    settings = installed / "etc/fairlock/fairlock.toml"
+    settings.write_text("max_keys = 5\n")
+    succeed(PACKAGING / "install.sh", "/usr", env={"DESTDIR": str(installed), "BINARY": str(BINARY)})
+    assert settings.read_text() == "max_keys = 5\n"
+
+
+def test_each_command_has_a_page_with_each_of_its_options(installed):
+    folder = installed / "usr/share/man/man1"
+    expected = {"fairlock.1", *(f"fairlock-{name}.1" for name in commands())}
+    assert {path.name for path in folder.iterdir()} == expected
+    for name in commands():
+        page = (folder / f"fairlock-{name}.1").read_text().replace("\\-", "-")
+        options = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", succeed(BINARY, name, "--help"), re.M))
+        assert options, name
+        missing = {option for option in options if option not in page}
+        assert not missing, f"{name}: {missing}"
+    text = succeed("man", "--local-file", "--warnings", folder / "fairlock-serve.1", env={"MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
+    assert "--data-dir" in text and "FAIRLOCK_DATA_DIR" in text
+
+
+def test_the_pages_are_right(installed):
+    done = run(need("mandoc"), "-Tlint", "-W", "warning", *sorted((installed / "usr/share/man/man1").iterdir()))
+    # Pages are the same in two builds, so they have no date.
+    wrong = [
+        line
+        for line in (done.stdout + done.stderr).splitlines()
+        if "cannot parse date" not in line and "skipping paragraph macro" not in line
+    ]
+    assert wrong == []
+
+
+def complete_in_bash(installed, line):
+    script = f"""
+        source {installed}/usr/share/bash-completion/completions/fairlock
+        COMP_LINE={line!r} COMP_POINT=${{#COMP_LINE}}
+        read -ra COMP_WORDS <<<"$COMP_LINE"
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        handler=$(complete -p fairlock | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+        "$handler" fairlock "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD - 1]}}"
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    return succeed("bash", "--norc", "-c", script).split()
+
+
+def complete_in_fish(installed, line):
+    fish = need("fish")
+    script = f"source {installed}/usr/share/fish/vendor_completions.d/fairlock.fish; complete --do-complete '{line}'"
+    return [row.split("\t")[0] for row in succeed(fish, "--no-config", "-c", script).splitlines()]
+
+
+def complete_in_zsh(installed, line):
+    """zsh completes at a terminal only, so it gets one, and a completer that prints what it was offered."""
+    zsh = need("zsh")
+    script = f"""
+        zmodload zsh/zpty
+        zpty -b inner {zsh} -f -i
+        zpty -w inner 'PROMPT=; RPROMPT=; fpath=({installed}/usr/share/zsh/site-functions $fpath); autoload -U compinit; compinit -u -D'
+        zpty -w inner 'compadd() {{ local -a it; builtin compadd -O it "$@"; print -rl -- "<<"${{^it}}">>"; builtin compadd "$@" }}; stty -echo; print READY'
+        zpty -r -m inner out '*READY*READY*' || zpty -r -m inner out '*READY*'
+        zpty -w -n inner $'{line}\\t'
+        sleep 1
+        while zpty -r -t inner out; do print -r -- "$out"; done
+        zpty -d inner
+    """
+    return re.findall(r"<<(\S+?)>>", run(zsh, "-f", "-c", script).stdout)
+
+
+@pytest.mark.parametrize("complete", [complete_in_bash, complete_in_fish, complete_in_zsh])
+def test_shells_complete_commands_and_options(installed, complete):
+    assert "status" in complete(installed, "fairlock st")
+    assert "--keep-alive" in complete(installed, "fairlock run --keep")
+    # `fairlock` alone is `fairlock serve`.
+    assert "--listen" in complete(installed, "fairlock --lis")
+    assert not [word for word in complete(installed, "fairlock run") if "guard" in word]
