@@ -56,7 +56,7 @@ def test_each_command_has_a_page_with_each_of_its_options(installed):
         assert options, name
         missing = {option for option in options if option not in page}
         assert not missing, f"{name}: {missing}"
-    text = succeed("man", "--local-file", "--warnings", folder / "fairlock-serve.1", env={"MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
+    text = succeed(need("man"), "--local-file", "--warnings", folder / "fairlock-serve.1", env={"MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
     assert "--data-dir" in text and "FAIRLOCK_DATA_DIR" in text
 
 
@@ -100,8 +100,9 @@ def complete_in_zsh(installed, line):
         zpty -w inner 'compadd() {{ local -a it; builtin compadd -O it "$@"; print -rl -- "<<"${{^it}}">>"; builtin compadd "$@" }}; stty -echo; print READY'
         zpty -r -m inner out '*READY*READY*' || zpty -r -m inner out '*READY*'
         zpty -w -n inner $'{line}\\t'
-        sleep 1
-        while zpty -r -t inner out; do print -r -- "$out"; done
+        # What comes after the completion is read after it: the line is cleared, and a word tells the end.
+        zpty -w inner $'\\x15print EN""D'
+        zpty -r -m inner out '*END*' && print -r -- "$out"
         zpty -d inner
     """
     return re.findall(r"<<(\S+?)>>", run(zsh, "-f", "-c", script).stdout)
