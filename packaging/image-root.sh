@@ -1,6 +1,6 @@
 #!/bin/sh
 # Lays out all that the image has: the binary, the libraries it is linked with, the CAs that the system trusts,
-# a user that is not root, and a folder for its data.
+# a user that is not root, a folder for its data, and the licences.
 #
 #   packaging/image-root.sh BINARY DIR
 #
@@ -22,5 +22,8 @@ echo "fairlock:x:$user:$user:fairlock:/data:/sbin/nologin" >"$root/etc/passwd"
 echo "fairlock:x:$user:" >"$root/etc/group"
 # Without this file names of the machine itself would be asked of the network first.
 echo "hosts: files dns" >"$root/etc/nsswitch.conf"
+
+licences=$(cd "$(dirname "$0")/.." && pwd)
+install -D -m 644 -t "$root/usr/share/doc/fairlock" "$licences/LICENSE-APACHE" "$licences/LICENSE-MIT"
 
 install -d -m 700 -o "$user" -g "$user" "$root/data"

@@ -26,6 +26,14 @@ def test_bases_are_pinned_and_the_last_user_is_not_root():
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user), user
 
 
+def test_every_file_names_the_version_of_the_binary():
+    _, version = succeed(BINARY, "--version").split()
+    named = []
+    for path in [PACKAGING / "Dockerfile", PACKAGING / "compose.yaml", *(PACKAGING / "kubernetes").iterdir()]:
+        named += re.findall(r'(?:fairlock:|image\.version=")(\d+\.\d+\.\d+)', path.read_text())
+    assert len(named) >= 5 and set(named) == {version}
+
+
 def in_the_context(path, rules):
     """Whether a builder sends a file: of the rules that match it or a folder above it, the last one counts."""
     sent = True

@@ -10,7 +10,7 @@ def commands():
     """What `fairlock --help` lists."""
     text = succeed(BINARY, "--help")
     listed = text.split("Commands:\n", 1)[1].split("\n\n", 1)[0]
-    names = re.findall(r"^  (\w+) ", listed, re.M)
+    names = re.findall(r"^  ([\w-]+) ", listed, re.M)
     return [name for name in names if name != "help"]
 
 
