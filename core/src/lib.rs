@@ -24,6 +24,8 @@ mod fence;
 #[cfg(any(feature = "client", feature = "server"))]
 mod mutation;
 pub mod protocol;
+#[cfg(any(feature = "server", feature = "tls"))]
+mod stamps;
 pub mod tls;
 
 #[cfg(feature = "client")]

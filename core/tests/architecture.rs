@@ -9,13 +9,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part of the crate and what of the crate it may use (itself always).
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("mutation", &[]),
     ("protocol", &[]),
-    ("tls", &[]),
+    ("stamps", &[]),
+    ("tls", &["stamps"]),
     ("engine", &["protocol", "mutation"]),
     ("cluster", &["protocol", "engine", "mutation"]),
-    ("node", &["protocol", "engine", "cluster", "tls"]),
+    ("node", &["protocol", "engine", "cluster", "tls", "stamps"]),
     ("client", &["protocol", "mutation", "tls"]),
     ("fence", &["protocol"]),
 ];

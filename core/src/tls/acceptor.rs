@@ -3,7 +3,8 @@
 use super::Channel;
 use super::error::FileError;
 use super::file_names::ServerFiles;
-use super::files::{Shown, Stamps, authorities, identity, provider};
+use super::files::{Shown, authorities, identity, provider};
+use crate::stamps::Stamps;
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, ServerConnection, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;

@@ -3,7 +3,8 @@
 use super::Channel;
 use super::error::ConnectorError;
 use super::file_names::ClientFiles;
-use super::files::{Shown, Stamps, authorities, identity, provider, system_authorities};
+use super::files::{Shown, authorities, identity, provider, system_authorities};
+use crate::stamps::Stamps;
 use rustls::ClientConfig;
 use rustls::client::{ClientConnection, Resumption};
 use rustls::pki_types::ServerName;

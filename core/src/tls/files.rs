@@ -9,10 +9,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, RootCertStore};
-use std::fs::{self, File, Metadata};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Whom a certificate is shown to.
@@ -151,27 +150,4 @@ fn check(leaf: &CertificateDer<'_>, shown: Shown) -> Result<(), String> {
         )),
         Err(error) => Err(format!("the certificate cannot be used: {error}")),
     }
-}
-
-/// What files looked like when they were read: another look tells whether they have changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamps(Vec<Option<[i64; 7]>>);
-
-impl Stamps {
-    pub(super) fn of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Stamps {
-        let stamps = files.into_iter().map(|path| fs::metadata(path).ok());
-        Stamps(stamps.map(|metadata| metadata.map(|m| stamp(&m))).collect())
-    }
-}
-
-fn stamp(metadata: &Metadata) -> [i64; 7] {
-    [
-        metadata.dev() as i64,
-        metadata.ino() as i64,
-        metadata.len() as i64,
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    ]
 }
