@@ -12,7 +12,7 @@ export interface ClientOptions {
   servers?: string | readonly string[]
   /** Shown to operators who ask who holds a lock, at most 128 bytes. Default: host name and process id. */
   name?: string
-  /** What the servers want to hear before they serve. Default: `FAIRLOCK_SECRET`. */
+  /** What the servers want to hear before they serve: their secret, or `name:secret` of a user. Default: `FAIRLOCK_SECRET`. */
   secret?: string | Uint8Array
   /** A file with the secret; a line end after it does not count. Default: `FAIRLOCK_SECRET_FILE`. */
   secretFile?: string
@@ -229,6 +229,7 @@ export interface ServerOptions {
   advertise?: string
   secret?: string
   secretFile?: string
+  usersFile?: string
   tlsCert?: string
   tlsKey?: string
   tlsClientCa?: string

@@ -56,6 +56,9 @@ pub(crate) enum Command {
     Bench(Bench),
     /// A half-minute tour: a queue, rising tokens, a lease that ends, a fence, a cluster that loses a node
     Demo(Demo),
+    /// Read a secret from standard input and print the line for it in a users file
+    #[command(after_help = HASH_SECRET_HELP)]
+    HashSecret,
     /// Print the manual pages, or write one for each command into a folder
     Man(Man),
     /// Print the completions for a shell
@@ -73,7 +76,8 @@ It prints `listening on ADDRESS` on standard output; port 0 takes a free port. \
 SIGINT or SIGTERM stops it in good order, a second one at once.\n\n\
 A cluster is several servers with the same --peers, each told by --node which of them it is: \
 `fairlock serve --peers a:7420,b:7420,c:7420 --node a:7420` on the host a, and so on. The first that lives serves, \
-the others have a copy of all locks and take over. Beyond one machine they need a secret (--secret-file).";
+the others have a copy of all locks and take over. Beyond one machine they need a secret (--secret-file, or \
+--cluster-secret-file where clients have --users-file).";
 
 const STATUS_HELP: &str = "\
 Asks the given servers and every node that one of them names. STANDBYS are those that have a copy of everything \
@@ -92,6 +96,11 @@ const ACQUIRE_HELP: &str = "\
 The token alone is printed on standard output. The lock is held until `fairlock release KEY TOKEN` or until the lease \
 ends; `fairlock keep KEY TOKEN` lets the lease begin again. Exit code 75 if the lock was not had.";
 
+const HASH_SECRET_HELP: &str = "\
+On a terminal the secret is asked for twice and not shown; otherwise all of standard input is the secret, without a line end \
+after it. The line goes into the file that `fairlock serve --users-file` names. Clients then say NAME:SECRET where they \
+would say the server's secret.";
+
 const BENCH_HELP: &str = "\
 Without --workload all workloads run one after the other. The first four run for --seconds each; the others have a \
 size instead, which --count changes. With --connections or --depth alone a load of pairs runs with these. What is \
@@ -107,7 +116,7 @@ pub(crate) struct Connection {
     /// One address or several, in any order [default: 127.0.0.1:7420]
     #[arg(long, value_name = "A,B", env = "FAIRLOCK_SERVERS", global = false)]
     pub(crate) servers: Option<String>,
-    /// A file that holds the server's secret; the secret itself can be in FAIRLOCK_SECRET [default: no secret]
+    /// A file that holds the server's secret, or NAME:SECRET of a user; FAIRLOCK_SECRET can hold the same [default: no secret]
     #[arg(long, value_name = "FILE", env = "FAIRLOCK_SECRET_FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     /// A PEM file with the CAs that have to have signed the servers' certificates; any of these options means TLS [default: no TLS]

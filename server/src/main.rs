@@ -7,6 +7,7 @@ mod commands;
 mod connect;
 mod demo;
 mod exit;
+mod hash_secret;
 mod inbox;
 mod manual;
 mod memory;
@@ -51,6 +52,7 @@ fn execute(command: Command) -> Result<u8, Failure> {
         Command::Waiters(arguments) => commands::waiters(&arguments),
         Command::Bench(arguments) => bench::bench(&arguments),
         Command::Demo(arguments) => demo::demo(arguments.fast),
+        Command::HashSecret => hash_secret::run(),
         Command::Man(arguments) => manual::man(arguments.dir.as_deref()),
         Command::Completions(arguments) => manual::completions(arguments.shell),
         Command::RunGuard => Ok(run::guard::watch()),

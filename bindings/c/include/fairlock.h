@@ -215,7 +215,7 @@ typedef struct fairlock_client_options {
    */
   const char *name;
   /**
-   * What the servers want to hear before they serve. NULL: `FAIRLOCK_SECRET`, if it is set.
+   * What the servers want to hear before they serve: their secret, or `name:secret` of a user. NULL: `FAIRLOCK_SECRET`, if it is set.
    */
   const char *secret;
   /**

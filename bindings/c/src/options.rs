@@ -38,7 +38,7 @@ pub struct fairlock_client_options {
     pub size: usize,
     /// Shown to operators who ask who holds a lock, 1 to 128 bytes. NULL: host name and process id.
     pub name: *const c_char,
-    /// What the servers want to hear before they serve. NULL: `FAIRLOCK_SECRET`, if it is set.
+    /// What the servers want to hear before they serve: their secret, or `name:secret` of a user. NULL: `FAIRLOCK_SECRET`, if it is set.
     pub secret: *const c_char,
     /// A file with the secret. NULL: `FAIRLOCK_SECRET_FILE`, if it is set.
     pub secret_file: *const c_char,

@@ -117,8 +117,8 @@ impl ClientBuilder {
         self
     }
 
-    /// What the servers want to hear before they serve. Without this call and without
-    /// [`secret_file`](Self::secret_file), `FAIRLOCK_SECRET` and then `FAIRLOCK_SECRET_FILE` are read.
+    /// What the servers want to hear before they serve: their secret, or `name:secret` of a user. Without this call and
+    /// without [`secret_file`](Self::secret_file), `FAIRLOCK_SECRET` and then `FAIRLOCK_SECRET_FILE` are read.
     pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self

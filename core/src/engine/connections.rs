@@ -195,6 +195,11 @@ impl Engine {
         })
     }
 
+    pub(super) fn speaker_ref(&self, id: ConnectionId) -> Option<&Connection> {
+        let connection = self.connections.get(id.index);
+        connection.filter(|connection| connection.generation == id.generation)
+    }
+
     /// Who made a claim.
     pub(super) fn owner_of(&self, claim: &Claim) -> &Arc<Owner> {
         &self.owners[self.owner_number(claim.stage)].owner

@@ -47,7 +47,7 @@ pub use merge::ForeignGrant;
 pub use output::{Answer, Change, ClaimId, Effect, Grant, Refusal};
 pub use settings::EngineSettings;
 pub use time::Time;
-pub use view::{Inspection, ListCursor, LockRow, QueuePlace, Stats, WaiterRow};
+pub use view::{Inspection, ListCursor, LockRow, QueuePlace, Stats, WaiterRow, Whose};
 
 use crate::mutation::Mutation;
 use crate::protocol::{Key, Token};

@@ -1,7 +1,7 @@
 //! Looking without touching: one key, its queue, all keys.
 
 use super::Engine;
-use super::connections::Owner;
+use super::connections::{ConnectionId, Owner};
 use super::slab::NIL;
 use super::time::Time;
 use crate::protocol::{Key, KeyRef, Millis, Prefix, Token};
@@ -16,6 +16,17 @@ pub enum Inspection<'a> {
     },
     /// Somebody holds the key.
     Held(LockRow<'a>),
+}
+
+/// Whose grant a token names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whose {
+    /// Of the client that asks, whichever connection it came over; without an id, of this very connection.
+    Own,
+    /// Of somebody else.
+    Others,
+    /// It holds the key no longer, or never did.
+    Nobodys,
 }
 
 /// A held key.
@@ -95,6 +106,24 @@ impl Engine {
             None => Inspection::Free {
                 waiters: self.queue_length_of(lock),
             },
+        }
+    }
+
+    /// Whose grant this is, as seen from a connection.
+    #[must_use]
+    pub fn whose(&self, connection: ConnectionId, key: KeyRef<'_>, token: Token) -> Whose {
+        let Some(claim) = self.find_grant(self.hashes.key(key.spelling()), key, token) else {
+            return Whose::Nobodys;
+        };
+        let Some(speaker) = self.speaker_ref(connection) else {
+            return Whose::Others;
+        };
+        let owner = self.owner_number(self.claims[claim].stage);
+        let same_client =
+            speaker.client.is_some() && self.owners[owner].owner.client == speaker.client;
+        match owner == speaker.owner || same_client {
+            true => Whose::Own,
+            false => Whose::Others,
         }
     }
 

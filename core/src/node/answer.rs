@@ -4,6 +4,7 @@ use super::cluster::{LinkId, is_for_every_node};
 use super::connection::Greeting;
 use super::listing::{self, Listing};
 use super::state::{Node, millis};
+use super::users::Admission;
 use crate::cluster::Event;
 use crate::engine::{Answer, ConnectionId, Inspection, Refusal, Time};
 use crate::protocol::{
@@ -18,6 +19,8 @@ pub(crate) enum Flow {
     On,
     /// Rows have to be made first.
     Rows,
+    /// The line cannot be handled yet, and nothing behind it.
+    Later,
     /// The connection ends after the replies.
     Close,
     /// The connection is a link of a peer from now on.
@@ -35,30 +38,25 @@ impl Node {
         let mut greeting = Greeting::Anonymous;
         let flow = match request {
             Ok(Request::Hello(hello)) => {
-                if self.admits(&hello) {
-                    greeting = match hello.id {
-                        Some(_) => Greeting::Identified,
-                        None => Greeting::Introduced,
-                    };
-                    self.hello(now, id, &hello)
-                } else {
-                    self.refuse_admission(
-                        Some(Operation::Hello),
-                        b"-",
-                        None,
-                        "wrong or missing secret",
-                    )
-                }
+                let admission = self.admit(id, &hello);
+                let admitted = matches!(admission, Admission::As(_));
+                greeting = match hello.id {
+                    _ if matches!(admission, Admission::Later) => Greeting::Checking,
+                    _ if !admitted => Greeting::Anonymous,
+                    Some(_) => Greeting::Identified,
+                    None => Greeting::Introduced,
+                };
+                self.answer_hello(now, id, &hello, admission)
             }
             Err(refusal) if refusal.code == Code::Version => self.handle_line(now, id, line),
-            _ if self.settings.secret.is_some() => {
+            _ if self.asks_who_speaks() => {
                 let (operation, key, tag) = match &request {
                     Ok(request) => subject(request),
                     Err(refusal) => (Operation::of_letter(refusal.op), refusal.key, refusal.tag),
                 };
                 let text =
                     "this server asks for a secret: the first line has to be a hello with auth";
-                self.refuse_admission(operation, key, tag, text)
+                self.refuse_admission(operation, key, tag, Code::Auth, text)
             }
             _ => self.handle_line(now, id, line),
         };
@@ -68,8 +66,24 @@ impl Node {
         flow
     }
 
-    /// Handles a line that is not the first of its connection.
+    /// Handles a line that is not the first of its connection, which may do everything.
     pub(crate) fn handle_line(&mut self, now: Time, id: ConnectionId, line: &[u8]) -> Flow {
+        self.handle_line_with(Node::handle_request, now, id, line)
+    }
+
+    /// As [`Node::handle_line`], for a connection that may not do everything.
+    pub(crate) fn handle_limited_line(&mut self, now: Time, id: ConnectionId, line: &[u8]) -> Flow {
+        self.handle_line_with(Node::handle_if_allowed, now, id, line)
+    }
+
+    #[inline(always)]
+    fn handle_line_with(
+        &mut self,
+        handle: impl FnOnce(&mut Node, Time, ConnectionId, &Request<'_>) -> Flow,
+        now: Time,
+        id: ConnectionId,
+        line: &[u8],
+    ) -> Flow {
         let request = match Request::parse(line) {
             Ok(request) => request,
             Err(refusal) => {
@@ -85,7 +99,7 @@ impl Node {
             self.handle_unserved(now, id, &request, line);
             return Flow::On;
         }
-        self.handle_request(now, id, &request)
+        handle(self, now, id, &request)
     }
 
     /// Does what a request asks for.
@@ -151,7 +165,8 @@ impl Node {
                 after,
                 tag,
             } => {
-                return self.begin_rows(id, Listing::locks(prefix, after, limit, tag));
+                let user = self.limited_user(id);
+                return self.begin_rows(id, Listing::locks(prefix, after, limit, tag, user));
             }
             Request::Hello(_) => {
                 let text = "a hello is the first line of a connection, once";
@@ -228,12 +243,28 @@ impl Node {
         Flow::Rows
     }
 
-    fn admits(&self, hello: &Hello<'_>) -> bool {
-        match (&self.settings.secret, hello.auth) {
-            (None, _) => true,
-            (Some(secret), Some(auth)) => secret.matches(&auth.decode()),
-            (Some(_), None) => false,
-        }
+    fn answer_hello(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        hello: &Hello<'_>,
+        admission: Admission,
+    ) -> Flow {
+        let (code, text) = match admission {
+            Admission::As(user) => {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.user = user;
+                }
+                return self.hello(now, id, hello);
+            }
+            Admission::Later => return Flow::Later,
+            Admission::Refused => (Code::Auth, "wrong or missing secret"),
+            Admission::Busy => {
+                let text = "too many secrets are being checked; come again in a moment";
+                (Code::Busy, text)
+            }
+        };
+        self.refuse_admission(Some(Operation::Hello), b"-", None, code, text)
     }
 
     fn refuse_admission(
@@ -241,13 +272,17 @@ impl Node {
         operation: Option<Operation>,
         key: &[u8],
         tag: Option<Tag>,
+        code: Code,
         text: &str,
     ) -> Flow {
-        self.counters.not_admitted += 1;
+        match code {
+            Code::Busy => self.counters.unchecked += 1,
+            _ => self.counters.not_admitted += 1,
+        }
         Reply::Refused {
             operation,
             key,
-            code: Code::Auth.as_str(),
+            code: code.as_str(),
             tag,
             text,
         }

@@ -3,7 +3,9 @@
 use super::listing::Listing;
 use super::outbox::Outbox;
 use super::stream::Stream;
+use super::users::User;
 use crate::engine::{ConnectionId, Time};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// One connection. An idle one has no buffer.
@@ -23,6 +25,8 @@ pub(crate) struct Connection {
     /// When bytes came last; at first, when the connection was made.
     pub(crate) heard: Time,
     pub(crate) greeting: Greeting,
+    /// Who it is, where it is a user; nobody else is limited in what it may do.
+    pub(crate) user: Option<Arc<User>>,
     /// Whether the outbox is on the list of those to be flushed.
     pub(crate) touched: bool,
     /// On a node that is about to stop: the client has been told all that it has to know.
@@ -34,12 +38,25 @@ pub(crate) struct Connection {
 pub(crate) enum Greeting {
     /// It has said nothing yet.
     Awaited,
+    /// Its secret is being checked. Until that is done nothing more is read.
+    Checking,
+    /// Its secret has been checked and is wrong, and it has not been told yet.
+    Unproven,
     /// It has said something else than hello.
     Anonymous,
     /// It has said hello without naming an id.
     Introduced,
     /// It named an id, and so has promised to say something every ten seconds.
     Identified,
+    /// What it has said does not count any more: it is let go.
+    Dismissed,
+}
+
+impl Greeting {
+    /// Whether the first line is still to be handled.
+    pub(crate) fn is_to_come(self) -> bool {
+        matches!(self, Greeting::Awaited | Greeting::Unproven)
+    }
 }
 
 impl Connection {
@@ -53,9 +70,17 @@ impl Connection {
             waker: None,
             heard: now,
             greeting: Greeting::Awaited,
+            user: None,
             touched: false,
             may_end: false,
         }
+    }
+
+    /// Whether it has to be looked at what it asks for.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.user
+            .as_ref()
+            .is_some_and(|user| !user.may_everything())
     }
 
     /// Lets the connection's task look at it again.

@@ -47,6 +47,10 @@ pub(crate) struct Counters {
     pub(crate) not_secured: u64,
     /// TLS handshakes ended because others came when there were too many (`max_handshakes`).
     pub(crate) handshakes_pushed_out: u64,
+    /// Requests that their users were not allowed.
+    pub(crate) denied: u64,
+    /// Hellos that were turned away because too many secrets were to be checked.
+    pub(crate) unchecked: u64,
 }
 
 impl Counters {

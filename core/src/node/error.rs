@@ -65,6 +65,16 @@ pub enum ServerError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The users file cannot be used.
+    #[error("users file {}{}: {problem}", path.display(), line_text(*line))]
+    UsersFile {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        line: Option<usize>,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A file with certificates or a key cannot be used.
     #[error("TLS file {}: {problem}", path.display())]
     TlsFile {
@@ -117,4 +127,8 @@ fn holder_text(holder: Option<u32>) -> String {
         || "another process".to_owned(),
         |pid| format!("process {pid}"),
     )
+}
+
+fn line_text(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line}"))
 }

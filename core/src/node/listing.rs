@@ -1,8 +1,10 @@
 //! Answers of many rows, `L` and `W`: made piece by piece as the connection takes them, so that a long
 //! one neither fills memory nor gets its reader cut off.
 
+use super::users::User;
 use crate::engine::{Engine, ListCursor, LockRow, Owner, QueuePlace, Time};
 use crate::protocol::{Holder, Key, KeyRef, Prefix, Reply, Tag};
+use std::sync::Arc;
 
 /// A list under way.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ enum Rows {
         prefix: Box<[u8]>,
         cursor: ListCursor,
         made: u64,
+        /// Who gets only rows of its own keys.
+        user: Option<Arc<User>>,
     },
     Waiters {
         key: Key,
@@ -27,12 +31,13 @@ enum Rows {
 }
 
 impl Listing {
-    /// `L`: held keys.
+    /// `L`: held keys, those only that `user` may see.
     pub(crate) fn locks(
         prefix: Prefix<'_>,
         after: Option<KeyRef<'_>>,
         limit: u32,
         tag: Option<Tag>,
+        user: Option<Arc<User>>,
     ) -> Listing {
         let cursor = ListCursor::new(prefix, after);
         let prefix = prefix.field().into();
@@ -41,6 +46,7 @@ impl Listing {
                 prefix,
                 cursor,
                 made: 0,
+                user,
             },
             left: limit,
             tag,
@@ -74,6 +80,7 @@ impl Listing {
                 prefix,
                 cursor,
                 made,
+                user,
             } => {
                 let mut more = true;
                 for _ in 0..PIECES {
@@ -82,6 +89,9 @@ impl Listing {
                     }
                     let before = *made;
                     more = engine.list(now, cursor, PIECE.min(self.left as usize), |row| {
+                        if user.as_ref().is_some_and(|user| !user.knows(row.key)) {
+                            return;
+                        }
                         *made += 1;
                         Reply::LockRow {
                             holder: holder(&row),

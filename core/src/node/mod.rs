@@ -29,6 +29,7 @@ mod log;
 mod outbox;
 mod reserved;
 mod run;
+mod secret_file;
 mod serve;
 mod server;
 mod settings;
@@ -41,6 +42,7 @@ mod terms;
 mod timers;
 mod tls;
 mod unread;
+mod users;
 
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};
@@ -48,3 +50,4 @@ pub use settings::{
     Bytes, ClientAuth, LogFormat, LogLevel, Secret, Setting, SettingError, SettingKind, Settings,
     Spin,
 };
+pub use users::hash_secret;

@@ -9,7 +9,8 @@ use super::descriptors;
 use super::error::ServerError;
 use super::log::now_and_then;
 use super::reserved;
-use super::settings::{Secret, Settings, check_secret};
+use super::secret_file::read_secret;
+use super::settings::Settings;
 use super::spin;
 use super::state::{Node, Shared, engine_settings};
 use super::term::{self, Wall};
@@ -17,16 +18,15 @@ use super::term_file;
 use super::terms::{SLOT, Terms, first_counter};
 use super::timers;
 use super::tls;
+use super::users::{self, Users, UsersFile};
 use crate::cluster::{Beginning, Copy, Event, Members};
 use crate::engine::Engine;
 use crate::protocol::Role;
 use crate::tls::{Acceptor, Connector};
-use std::fs;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -42,6 +42,7 @@ pub(crate) struct Prepared {
     /// The first term of a lone node; what is on disk, of one with peers.
     term: u32,
     acceptor: Option<Arc<Acceptor>>,
+    users: Option<(UsersFile, Users)>,
     /// With what peers are called.
     connector: Option<Connector>,
 }
@@ -53,6 +54,10 @@ impl Prepared {
         read_secret_files(&mut settings)?;
         let members = settings.members()?;
         let acceptor = tls::acceptor(&settings)?;
+        let users = match &settings.users_file {
+            Some(path) => Some(UsersFile::open(path.clone(), settings.secret.as_ref())?),
+            None => None,
+        };
         let calls_peers = members.is_some() || settings.tls_ca.is_some();
         let connector = match calls_peers {
             true => tls::connector(&settings)?,
@@ -94,6 +99,7 @@ impl Prepared {
             members,
             term,
             acceptor,
+            users,
             connector,
         })
     }
@@ -102,7 +108,7 @@ impl Prepared {
         self.address
     }
 
-    fn into_node(self) -> Result<(Node, TcpListener, u32), ServerError> {
+    fn into_node(self) -> Result<(Node, TcpListener, u32, Option<UsersFile>), ServerError> {
         let peers = self
             .members
             .as_ref()
@@ -142,7 +148,9 @@ impl Prepared {
         let terms = Terms::new(self.data_dir, self.term);
         let mut node = Node::new(self.settings, name, engine, terms);
         node.cluster = cluster;
-        Ok((node, self.listener, most))
+        let (users_file, users) = self.users.unzip();
+        node.users = users;
+        Ok((node, self.listener, most, users_file))
     }
 }
 
@@ -168,14 +176,18 @@ pub(crate) fn run(
         .enable_all()
         .build()?;
     let acceptor = prepared.acceptor.clone();
-    let (node, listener, most) = prepared.into_node()?;
+    let (node, listener, most, users_file) = prepared.into_node()?;
     let drain_timeout = node.settings.drain_timeout;
     let shared = Shared::new(node);
     let result = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         shared.lock().begin(&shared);
         if let Some(acceptor) = &acceptor {
-            tokio::spawn(tls::watch(acceptor.clone(), reload));
+            tokio::spawn(tls::watch(acceptor.clone(), reload.clone()));
+        }
+        if let Some(file) = users_file {
+            users::start_lanes(&shared);
+            tokio::spawn(users::watch(shared.clone(), file, reload));
         }
         let mut accepting = tokio::spawn(accept::run(shared.clone(), listener, most, acceptor));
         let mut timing = tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
@@ -313,21 +325,4 @@ fn read_secret_files(settings: &mut Settings) -> Result<(), ServerError> {
         settings.cluster_secret = Some(read_secret("cluster_secret_file", path)?);
     }
     Ok(())
-}
-
-fn read_secret(name: &str, path: &Path) -> Result<Secret, ServerError> {
-    let broken = |problem: String| ServerError::SecretFile {
-        path: path.to_owned(),
-        problem,
-    };
-    let mut bytes = fs::read(path).map_err(|error| broken(error.to_string()))?;
-    if bytes.ends_with(b"\n") {
-        bytes.pop();
-        if bytes.ends_with(b"\r") {
-            bytes.pop();
-        }
-    }
-    let secret = Secret::new(bytes);
-    check_secret(name, &secret).map_err(|error| broken(error.expected))?;
-    Ok(secret)
 }

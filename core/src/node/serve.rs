@@ -6,7 +6,7 @@
 
 use super::answer::Flow;
 use super::cluster::{self, LinkId};
-use super::connection::Connection;
+use super::connection::{Connection, Greeting};
 use super::farewell;
 use super::state::{Node, Shared, now};
 use super::tls;
@@ -107,6 +107,8 @@ enum Stop {
     Partial,
     /// The replies are long enough to be written first, or rows have to be made.
     Pause,
+    /// The line there cannot be handled yet.
+    Later,
     /// The connection ends after the replies.
     Close,
     /// The connection is a link of a peer from now on.
@@ -147,6 +149,12 @@ impl Node {
                 }
                 continue;
             }
+            match connection.greeting {
+                // Whoever has the verdict wakes it.
+                Greeting::Checking => return Step::Wait,
+                Greeting::Dismissed => return self.dismiss(now(), id, true),
+                _ => {}
+            }
             if connection.listing.is_some() {
                 let now = now();
                 self.append_rows(now, id);
@@ -177,7 +185,12 @@ impl Node {
         };
         let held = connection.unhandled.len();
         self.input[..held].copy_from_slice(&connection.unhandled);
-        let count = match connection.stream.poll_read(cx, &mut self.input[held..]) {
+        // While a secret is checked what came behind it is kept, so that is not to be much.
+        let end = match connection.greeting == Greeting::Awaited && self.users.is_some() {
+            true => limits::LINE_BYTES,
+            false => self.input.len(),
+        };
+        let count = match connection.stream.poll_read(cx, &mut self.input[held..end]) {
             Poll::Ready(Ok(0)) => return Read::Step(self.dismiss(now(), id, false)),
             Poll::Ready(Ok(count)) => count,
             Poll::Ready(Err(_)) => return Read::Step(self.abandon_served(now(), id)),
@@ -229,7 +242,7 @@ impl Node {
         match stop {
             Stop::Close => return Some(self.dismiss(now, id, true)),
             Stop::Link(link) => return Some(self.become_link(now, id, link, &bytes[used..])),
-            Stop::Partial | Stop::Pause => {}
+            Stop::Partial | Stop::Pause | Stop::Later => {}
         }
         if used < bytes.len()
             && let Some(connection) = self.connections.get_mut(id)
@@ -261,12 +274,10 @@ impl Node {
     }
 
     fn handle_lines(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> (Stop, usize) {
-        use super::connection::Greeting;
-        let greeting = self
-            .connections
-            .get_mut(id)
-            .map(|connection| connection.greeting);
-        let mut first = greeting == Some(Greeting::Awaited);
+        let connection = self.connections.get_mut(id);
+        let (mut first, mut limited) = connection.map_or((false, false), |connection| {
+            (connection.greeting.is_to_come(), connection.is_limited())
+        });
         if first && tls::is_client_hello(bytes) {
             self.refuse_tls(id);
             return (Stop::Close, bytes.len());
@@ -274,7 +285,7 @@ impl Node {
         let mut used = 0;
         loop {
             if self.serves
-                && !first
+                && !(first | limited)
                 && let Some((request, length)) = Request::parse_ahead(&bytes[used..])
             {
                 used += length;
@@ -290,12 +301,21 @@ impl Node {
                     used += length;
                     self.counters.lines += 1;
                     let flow = if std::mem::take(&mut first) {
-                        self.handle_first_line(now, id, line)
+                        let flow = self.handle_first_line(now, id, line);
+                        let connection = self.connections.get_mut(id);
+                        limited = connection.is_some_and(|connection| connection.is_limited());
+                        flow
+                    } else if limited {
+                        self.handle_limited_line(now, id, line)
                     } else {
                         self.handle_line(now, id, line)
                     };
                     match flow {
                         Flow::On => {}
+                        Flow::Later => {
+                            self.counters.lines -= 1;
+                            return (Stop::Later, used - length);
+                        }
                         Flow::Close => return (Stop::Close, used),
                         Flow::Link(link) => return (Stop::Link(link), used),
                         Flow::Rows => {

@@ -79,7 +79,7 @@ impl Server {
         self.address
     }
 
-    /// Reads again what may change while the node runs: the certificates. They are read again by themselves, too, soon
+    /// Reads again what may change while the node runs: the certificates and the users. They are read again by themselves, too, soon
     /// after their files have changed; this is for who wants it now. What cannot be used is logged, and what was read before stays in use.
     pub fn reload(&self) {
         self.reload.send_replace(());
@@ -213,6 +213,13 @@ impl ServerBuilder {
     /// A file that holds the secret.
     pub fn secret_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.secret_file = Some(path.into());
+        self
+    }
+
+    /// A TOML file with the users that may connect beside those who know the secret, and what each of them may do.
+    /// Without a secret only they may. It is read again when it changes.
+    pub fn users_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.users_file = Some(path.into());
         self
     }
 

@@ -19,6 +19,7 @@ use super::spin::Spinner;
 use super::terms::Terms;
 use super::timers::{IdleChecks, TimerHandle};
 use super::unread::{Load, Unread};
+use super::users::Users;
 use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
 use crate::protocol::{Millis, Operation, Reply, Role};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -67,6 +68,8 @@ pub(crate) struct Node {
     pub(crate) timers_run: bool,
     /// What a node with peers has beside.
     pub(crate) cluster: Option<Cluster>,
+    /// Who may say hello beside those who know the server's secret, where there is a file of users.
+    pub(crate) users: Option<Users>,
     /// Whether replies to acquires wait for standbys.
     pub(crate) holds_back: bool,
     /// What the node calls itself, unless that depends on how a client has reached it.
@@ -136,6 +139,7 @@ impl Node {
             serves: false,
             timers_run: false,
             cluster: None,
+            users: None,
             holds_back,
             address,
             active: None,
@@ -196,7 +200,7 @@ impl Node {
         let id = self.engine.connect(address);
         self.connections.insert(id, connection);
         self.counters.accepted += 1;
-        if self.settings.secret.is_some() {
+        if self.asks_who_speaks() {
             self.idle_checks
                 .add(now.after(millis(self.settings.hello_timeout)), id);
             self.timer.wake_before(self.idle_checks.next());

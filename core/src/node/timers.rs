@@ -202,6 +202,8 @@ impl Node {
         };
         match connection.greeting {
             Greeting::Anonymous | Greeting::Introduced => {}
+            // Its answer, or its end, is on the way.
+            Greeting::Checking | Greeting::Unproven | Greeting::Dismissed => {}
             // Checked while it is awaited only where a secret is asked for, once its time is over.
             Greeting::Awaited => {
                 self.counters.unannounced += 1;

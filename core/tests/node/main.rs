@@ -13,4 +13,5 @@ mod lists;
 mod restart;
 mod storm;
 mod table;
+mod users;
 mod waiting;

@@ -11,3 +11,4 @@ mod run_lost;
 mod serve;
 mod support;
 mod tls;
+mod users;

@@ -20,7 +20,8 @@ class Client:
     servers: one address or several, in any order; a port that is left out is 7420. Default: `FAIRLOCK_SERVERS`,
         else `127.0.0.1:7420`.
     name: shown to operators who ask who holds a lock. Default: host name and process id.
-    secret, secret_file: what the servers want to hear. Default: `FAIRLOCK_SECRET`, `FAIRLOCK_SECRET_FILE`.
+    secret, secret_file: what the servers want to hear: their secret, or `name:secret` of a user.
+        Default: `FAIRLOCK_SECRET`, `FAIRLOCK_SECRET_FILE`.
     connect_timeout: seconds for each try of a connection. Default: 3.
     retry_for: seconds for which an acquire goes on trying after its tries are used up. Default: 0.
     follow_moves: `any` address that a server names (the default), or only `listed` ones.

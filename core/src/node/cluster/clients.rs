@@ -212,7 +212,7 @@ impl Node {
         }
         self.serving = Some(id);
         if self.timers_run {
-            let flow = self.handle_request(now, id, &request);
+            let flow = self.handle_if_allowed(now, id, &request);
             debug_assert_eq!(flow, Flow::On, "rows were dealt with before");
         } else if self.active.is_none() {
             self.refuse_leaving(&request);

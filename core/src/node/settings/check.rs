@@ -143,6 +143,19 @@ impl Settings {
         let Some(members) = self.members()? else {
             return self.check_lone();
         };
+        let secret = self.peer_secret().is_some()
+            || self.secret_file.is_some()
+            || self.cluster_secret_file.is_some();
+        if self.users_file.is_some()
+            && !secret
+            && !self.wants_client_certificates()
+            && !self.insecure
+        {
+            return Err(self.wrong(
+                "users_file",
+                "nodes are no users: with `peers` set `cluster_secret_file` too, or whoever reaches the port can join as a node",
+            ));
+        }
         let most = members.others().count();
         if self.sync_standbys as usize > most {
             let expected = format!("this cluster has only {most} other nodes");
@@ -232,6 +245,7 @@ impl Settings {
             .collect();
         let protected = self.secret.is_some()
             || self.secret_file.is_some()
+            || self.users_file.is_some()
             || self.wants_client_certificates()
             || self.insecure;
         if addresses.is_empty() {
@@ -240,7 +254,7 @@ impl Settings {
         if !protected && addresses.iter().any(|address| !address.ip().is_loopback()) {
             return Err(self.wrong_listen(
                 "beyond loopback a secret is needed: set `secret_file` (or `secret` in the environment), \
-                 or `tls_client_ca` for clients with certificates, or say `insecure` if everybody who reaches the port may take and free every lock",
+                 or `users_file`, or `tls_client_ca` for clients with certificates, or say `insecure` if everybody who reaches the port may take and free every lock",
             ));
         }
         Ok(addresses)

@@ -122,7 +122,7 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Where clients and other nodes connect: `host:port`, 127.0.0.1:7420 unless `node` is set. Port 0 takes a free one. Anything but a loopback address needs a secret, client certificates, or `insecure`.
+    /// Where clients and other nodes connect: `host:port`, 127.0.0.1:7420 unless `node` is set. Port 0 takes a free one. Anything but a loopback address needs a secret, users, client certificates, or `insecure`.
     listen: Option<String> = None,
     /// The folder in which the node keeps its term, so that fencing tokens rise over restarts. Made if it is missing; one node at a time.
     data_dir: Option<PathBuf> = None,
@@ -134,6 +134,8 @@ settings! {
     secret: Option<Secret> = None,
     /// A file that holds the secret; a line end after it does not count.
     secret_file: Option<PathBuf> = None,
+    /// A TOML file with the users that may connect beside those who know the secret, and what each may do; the README shows one. Without a secret only they may. Read again when it changes.
+    users_file: Option<PathBuf> = None,
     /// A PEM file with the certificate that the node shows, and behind it those that lead to its CA. With it the node speaks TLS 1.3 on its port and nothing else. Read again when it changes.
     tls_cert: Option<PathBuf> = None,
     /// A PEM file with the key of `tls_cert`, without a passphrase.

@@ -116,7 +116,7 @@ type Spoil = fn(&mut Settings);
 
 #[test]
 fn a_cluster_that_cannot_be_names_the_setting_and_the_reason() {
-    let cases: [(&str, &str, Spoil); 11] = [
+    let cases: [(&str, &str, Spoil); 12] = [
         ("node", "none of `peers`", |s| s.node = Some("d:1".into())),
         ("node", "which of `peers`", |s| s.node = None),
         ("node", "`peers` is missing", |s| s.peers = None),
@@ -137,6 +137,9 @@ fn a_cluster_that_cannot_be_names_the_setting_and_the_reason() {
         }),
         ("cluster_secret", "between 1 and", |s| {
             s.cluster_secret = Some(Secret::new(""))
+        }),
+        ("users_file", "nodes are no users", |s| {
+            s.users_file = Some("x".into())
         }),
         ("cluster_secret_file", "leave one", |s| {
             s.cluster_secret = Some(Secret::new("x"));
@@ -165,6 +168,7 @@ fn beyond_loopback_a_secret_or_insecure_is_enough() {
         |s: &mut Settings| s.secret = Some(Secret::new("x")),
         |s: &mut Settings| s.secret_file = Some("x".into()),
         |s: &mut Settings| s.insecure = true,
+        |s: &mut Settings| s.users_file = Some("x".into()),
     ] {
         let mut settings = Settings {
             listen: Some("0.0.0.0:0".into()),

@@ -1,0 +1,159 @@
+//! The table of users over its changes.
+
+use super::file::users_of;
+use super::*;
+use crate::engine::ConnectionId;
+use crate::node::connection::Greeting;
+
+const ID: ConnectionId = ConnectionId {
+    index: 0,
+    generation: 1,
+};
+
+fn entry(name: &str, proof: &str, keys: &str) -> String {
+    format!("[[user]]\nname = \"{name}\"\n{proof}\nkeys = [\"{keys}\"]\n")
+}
+
+fn table(text: &str) -> Users {
+    Users::new(users_of(text)).expect("random numbers")
+}
+
+fn name_of(admission: &Admission) -> Option<&str> {
+    match admission {
+        Admission::As(Some(user)) => Some(&user.name),
+        _ => None,
+    }
+}
+
+/// Who this text lets in, with every check that it takes done at once.
+fn admit(users: &mut Users, text: &str) -> Admission {
+    let admission = users.admit(ID, text.as_bytes(), false);
+    let Admission::Later = admission else {
+        return admission;
+    };
+    let (said, secret, hash) = users.checks.begin().expect("a check");
+    let (ids, greeting) = users.settle(&said, hash.is_of(secret.bytes()));
+    assert!(ids.contains(&ID));
+    users.admit(ID, text.as_bytes(), greeting == Greeting::Unproven)
+}
+
+fn hashed(secret: &str) -> String {
+    let hash = hash_secret(secret.as_bytes()).expect("random numbers");
+    format!("secret_hash = \"{hash}\"")
+}
+
+#[test]
+fn name_and_secret_together_let_a_user_in_and_nothing_else_does() {
+    let text = entry("plain", "secret = \"one\"", "") + &entry("hashed", &hashed("two:2"), "");
+    let users = &mut table(&text);
+    for (said, name) in [
+        ("plain:one", Some("plain")),
+        ("hashed:two:2", Some("hashed")),
+        ("one", None),
+        ("plain", None),
+        ("plain:", None),
+        ("plain:two:2", None),
+        ("hashed:one", None),
+        ("hashed:two", None),
+        ("nobody:two:2", None),
+        (":two:2", None),
+        ("", None),
+    ] {
+        let admission = admit(users, said);
+        assert_eq!(name_of(&admission), name, "{said}: {admission:?}");
+    }
+}
+
+/// Goal: a reconnect storm costs no hashing.
+#[test]
+fn a_secret_that_was_right_is_known_at_once_until_it_changes() {
+    let first = hashed("one");
+    let users = &mut table(&entry("a", &first, "x"));
+    assert!(matches!(users.admit(ID, b"a:one", false), Admission::Later));
+    assert_eq!(name_of(&admit(users, "a:one")), Some("a"));
+    assert_eq!(name_of(&users.admit(ID, b"a:one", false)), Some("a"));
+    users.replace(users_of(&entry("a", &first, "x")));
+    assert_eq!(
+        name_of(&users.admit(ID, b"a:one", false)),
+        Some("a"),
+        "unchanged"
+    );
+    users.replace(users_of(&entry("a", &hashed("two"), "x")));
+    assert_eq!(name_of(&admit(users, "a:one")), None);
+    assert_eq!(name_of(&admit(users, "a:two")), Some("a"));
+}
+
+#[test]
+fn who_is_not_as_before_is_retired_and_nobody_else() {
+    let before = entry("same", "secret = \"1\"", "a")
+        + &entry("gone", "secret = \"2\"", "a")
+        + &entry("keys", "secret = \"3\"", "a")
+        + &entry("secret", "secret = \"4\"", "a");
+    let users = &mut table(&before);
+    let of = |users: &Users| {
+        let mut all: Vec<Arc<User>> = users.all.values().cloned().collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    };
+    let old = of(users);
+    let after = entry("same", "secret = \"1\"", "a")
+        + &entry("keys", "secret = \"3\"", "b")
+        + &entry("secret", "secret = \"5\"", "a")
+        + &entry("new", "secret = \"6\"", "a");
+    users.replace(users_of(&after));
+    let retired = |users: &[Arc<User>]| {
+        let retired = users.iter().filter(|user| user.is_retired());
+        retired.map(|user| user.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(retired(&old), ["gone", "keys", "secret"]);
+    assert_eq!(retired(&of(users)), [""; 0]);
+    for (said, known) in [
+        ("same:1", true),
+        ("gone:2", false),
+        ("secret:4", false),
+        ("secret:5", true),
+    ] {
+        assert_eq!(name_of(&admit(users, said)).is_some(), known, "{said}");
+    }
+}
+
+/// Goal: the verdict of a check counts only for the file that it was asked of.
+#[test]
+fn a_check_that_ends_after_a_change_is_made_anew() {
+    let users = &mut table(&entry("a", &hashed("one"), "x"));
+    for (said, fits) in [(&b"a:one"[..], true), (b"a:two", false)] {
+        assert!(matches!(users.admit(ID, said, false), Admission::Later));
+        let (digest, ..) = users.checks.begin().expect("a check");
+        users.replace(users_of(&entry("a", &hashed("two"), "x")));
+        assert_eq!(users.settle(&digest, fits), (vec![ID], Greeting::Awaited));
+        assert!(matches!(users.admit(ID, said, false), Admission::Later));
+        let (digest, ..) = users.checks.begin().expect("a check");
+        users.settle(&digest, false);
+    }
+}
+
+/// Goal: however many come with wrong secrets, what they take is bounded, and equal ones take as much as one.
+#[test]
+fn checks_and_those_who_wait_for_them_are_bounded() {
+    let users = &mut table(&entry("a", &hashed("one"), "x"));
+    let busy = |admission: Admission| matches!(admission, Admission::Busy);
+    for number in 0..admission::MOST_CHECKS {
+        assert!(!busy(users.admit(
+            ID,
+            format!("a:{number}").as_bytes(),
+            false
+        )));
+    }
+    assert!(busy(users.admit(ID, b"a:one", false)));
+    for _ in admission::MOST_CHECKS..admission::MOST_WAITING {
+        assert!(!busy(users.admit(ID, b"a:0", false)));
+    }
+    assert!(busy(users.admit(ID, b"a:0", false)));
+    let (said, ..) = users.checks.begin().expect("a check");
+    let (ids, _) = users.settle(&said, false);
+    assert_eq!(
+        ids.len(),
+        1 + admission::MOST_WAITING - admission::MOST_CHECKS
+    );
+    assert!(!busy(users.admit(ID, b"a:one", false)));
+}

@@ -1,0 +1,128 @@
+//! Reads the users again when their file has changed, or when told so. A file that cannot be used is named in the log with its line,
+//! and the users stay as they were.
+
+use super::{UsersFile, file};
+use crate::engine::ConnectionId;
+use crate::node::connection::Greeting;
+use crate::node::state::{Node, Shared};
+use crate::protocol::{Code, Reply};
+use crate::stamps::Stamps;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How often it is looked whether the file has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How long a file has to stay as it is before it is read, so that one that is being written is read whole.
+const SETTLE: Duration = Duration::from_millis(200);
+/// How many connections are looked at before others get their turn.
+const AT_ONCE: usize = 512;
+
+/// Never ends.
+pub(crate) async fn watch(node: Shared, mut users: UsersFile, mut reload: watch::Receiver<()>) {
+    loop {
+        let told = tokio::select! {
+            told = reload.changed() => told.is_ok(),
+            () = tokio::time::sleep(LOOK_EVERY) => false,
+        };
+        if users.is_to_be_read(told).await {
+            users.read_again(&node).await;
+        }
+        if reload.has_changed().is_err() {
+            // Nobody is left to tell.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl UsersFile {
+    /// Whether the file has changed, and no longer does, or is to be read in any case.
+    async fn is_to_be_read(&mut self, in_any_case: bool) -> bool {
+        let mut stamps = self.look().await;
+        if in_any_case {
+            self.stamps = stamps;
+            return true;
+        }
+        if stamps == self.stamps {
+            return false;
+        }
+        loop {
+            tokio::time::sleep(SETTLE).await;
+            let later = self.look().await;
+            if later == stamps {
+                self.stamps = stamps;
+                return true;
+            }
+            stamps = later;
+        }
+    }
+
+    async fn look(&self) -> Stamps {
+        let path = self.path.clone();
+        // On another thread, because a disk may hang.
+        let look = tokio::task::spawn_blocking(move || Stamps::of([&path]));
+        look.await.unwrap_or_else(|_| self.stamps.clone())
+    }
+
+    async fn read_again(&self, node: &Shared) {
+        let path = self.path.clone();
+        let server = node.lock().settings.secret.clone();
+        let read = tokio::task::spawn_blocking(move || file::read(&path, server.as_ref()));
+        let entries = match read.await {
+            Ok(Ok(entries)) => entries,
+            Ok(Err(error)) => {
+                return tracing::error!("{error}; the users stay as they were");
+            }
+            Err(error) => return tracing::error!("the users cannot be read: {error}"),
+        };
+        let count = entries.len();
+        let ids = {
+            let mut node = node.lock();
+            if let Some(users) = &mut node.users {
+                users.replace(entries);
+            }
+            node.connections.ids()
+        };
+        let mut closed = 0;
+        for some in ids.chunks(AT_ONCE) {
+            closed += node.lock().dismiss_retired(some);
+            tokio::task::yield_now().await;
+        }
+        tracing::info!(
+            "the users have been read again: {count}; connections closed because their users have changed: {closed}"
+        );
+    }
+}
+
+impl Node {
+    /// Lets those go whose users are not what they were when they said hello. A client comes back at once, keeps its locks and places, and is
+    /// what its user is by then.
+    fn dismiss_retired(&mut self, ids: &[ConnectionId]) -> usize {
+        let mut closed = 0;
+        for id in ids {
+            let Some(connection) = self.connections.get_mut(*id) else {
+                continue;
+            };
+            if !connection
+                .user
+                .as_ref()
+                .is_some_and(|user| user.is_retired())
+            {
+                continue;
+            }
+            connection.greeting = Greeting::Dismissed;
+            connection.wake();
+            closed += 1;
+            let reply = Reply::Refused {
+                operation: None,
+                key: b"-",
+                code: Code::Auth.as_str(),
+                tag: None,
+                text: "the users of this server have changed: say hello again",
+            };
+            self.tell(*id, &reply);
+        }
+        self.flush_others(crate::node::state::now());
+        self.rearm();
+        closed
+    }
+}
