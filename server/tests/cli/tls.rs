@@ -1,16 +1,9 @@
 //! TLS through the real binary: settings, client commands, the environment, SIGHUP.
 
-use crate::support::{Folder, Server, eventually, fairlock, outcome};
+use crate::certificates;
+use crate::support::{Folder, Server, eventually, outcome};
 use rustix::process::Signal;
 use std::path::Path;
-
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the tests of the core use more of it"
-)]
-#[path = "../../../core/tests/tls/certificates.rs"]
-mod certificates;
 
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(name);
@@ -104,37 +97,4 @@ fn a_server_without_tls_goes_on_after_sighup() {
     let server = Server::start();
     server.signal(Signal::HUP);
     assert_eq!(server.does(&["status"]).code, 0);
-}
-
-#[test]
-fn files_that_cannot_be_used_are_named_with_the_reason() {
-    let folder = folder("tls-files");
-    let fails = |certificate: &str, key: &str, words: &[&str]| {
-        let [certificate, key] = [certificate, key].map(|name| folder.file(name));
-        let outcome = outcome(fairlock([
-            "--listen",
-            "127.0.0.1:0",
-            "--ephemeral",
-            "--tls-cert",
-            &certificate,
-            "--tls-key",
-            &key,
-        ]));
-        assert_ne!(outcome.code, 0, "{outcome:?}");
-        for words in words {
-            assert!(outcome.err.contains(words), "{outcome:?}");
-        }
-    };
-    fails("expired.pem", "expired.key", &["expired.pem", "it expired"]);
-    fails(
-        "server.pem",
-        "client.key",
-        &["client.key", "does not match", "server.pem"],
-    );
-    fails(
-        "server.key",
-        "server.key",
-        &["server.key", "no certificate"],
-    );
-    fails("none.pem", "server.key", &["none.pem", "No such file"]);
 }
