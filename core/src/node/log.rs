@@ -4,6 +4,7 @@
 
 use crate::engine::Time;
 use crate::protocol::Millis;
+use std::fmt::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 /// How many lines of one kind are written at once.
@@ -42,14 +43,37 @@ impl Gate {
     }
 }
 
+/// Text that may have come from outside, without anything that moves the cursor of who reads it.
+pub(crate) struct Plain<'a>(pub(crate) fmt::Arguments<'a>);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        struct Escape<'a, 'f>(&'a mut fmt::Formatter<'f>);
+        impl fmt::Write for Escape<'_, '_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                text.chars().try_for_each(|letter| match letter {
+                    letter if letter.is_control() => write!(self.0, "{}", letter.escape_default()),
+                    letter => self.0.write_char(letter),
+                })
+            }
+        }
+        Escape(f).write_fmt(self.0)
+    }
+}
+
 /// Writes a line of the level that comes first, unless there were too many from this very place.
 macro_rules! now_and_then {
     ($level:ident, $($message:tt)+) => {{
         static GATE: $crate::node::log::Gate = $crate::node::log::Gate::new();
         match GATE.pass($crate::node::clock::now()) {
             None => {}
-            Some(0) => tracing::$level!($($message)+),
-            Some(left_out) => tracing::$level!(left_out, $($message)+),
+            Some(left_out) => {
+                let message = $crate::node::log::Plain(format_args!($($message)+));
+                match left_out {
+                    0 => tracing::$level!("{message}"),
+                    _ => tracing::$level!(left_out, "{message}"),
+                }
+            }
         }
     }};
 }
@@ -58,6 +82,12 @@ pub(crate) use now_and_then;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_from_outside_moves_no_cursor() {
+        let text = format!("{}", Plain(format_args!("a{}é", "\r\n\x1b[2K\u{85}b")));
+        assert_eq!(text, "a\\r\\n\\u{1b}[2K\\u{85}bé");
+    }
 
     #[test]
     fn a_few_lines_pass_at_once_and_then_one_now_and_then_with_the_number_of_those_left_out() {
