@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     pub(crate) greeting: Greeting,
     /// Who it is, where it is a user; nobody else is limited in what it may do.
     pub(crate) user: Option<Arc<User>>,
+    /// It has more to do, and lets others have their turn first.
+    pub(crate) yields: bool,
     /// Whether the outbox is on the list of those to be flushed.
     pub(crate) touched: bool,
     /// On a node that is about to stop: the client has been told all that it has to know.
@@ -71,6 +73,7 @@ impl Connection {
             heard: now,
             greeting: Greeting::Awaited,
             user: None,
+            yields: false,
             touched: false,
             may_end: false,
         }

@@ -119,6 +119,14 @@ enum Stop {
 const ENOUGH_REPLIES: usize = 256 << 10;
 /// Rows are made in pieces of this size.
 const ENOUGH_ROWS: usize = 64 << 10;
+/// How much is read at once.
+pub(super) const READ_AT_ONCE: usize = 64 << 10;
+
+/// By how much all of these are smaller where many connections wait for their turn with more to do: whoever asks for one
+/// thing and waits for the answer has to wait for a turn of each of them.
+fn crowd(yielding: u32) -> usize {
+    (1 + yielding as usize / 4).min(64)
+}
 
 impl Node {
     /// Does what can be done for a connection now, and sees to it that the task is woken for the rest.
@@ -127,6 +135,10 @@ impl Node {
             let Some(connection) = self.connections.get_mut(id) else {
                 return Step::Over;
             };
+            if connection.yields {
+                connection.yields = false;
+                self.yielding -= 1;
+            }
             if connection.waker.is_none() {
                 connection.waker = Some(cx.waker().clone());
             }
@@ -161,22 +173,35 @@ impl Node {
                 if !self.write_replies(now, id) {
                     return Step::Over;
                 }
-                return yield_to_others(cx);
+                return self.yield_to_others(id, cx);
             }
             let unhandled = &connection.unhandled;
             if unhandled.len() >= limits::LINE_BYTES || memchr::memchr(b'\n', unhandled).is_some() {
                 let unhandled = std::mem::take(&mut connection.unhandled);
                 match self.batch(now(), id, &unhandled) {
                     Some(step) => return step,
-                    None => return yield_to_others(cx),
+                    None => return self.yield_to_others(id, cx),
                 }
             }
             match self.read(id, cx) {
                 Read::Handled => {}
-                Read::Full => return yield_to_others(cx),
+                Read::Full => return self.yield_to_others(id, cx),
                 Read::Step(step) => return step,
             }
         }
+    }
+
+    /// Lets every other task have its turn first, and those whose sockets have something to read.
+    fn yield_to_others(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Step {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.yields
+        {
+            connection.yields = true;
+            self.yielding += 1;
+        }
+        // The runtime looks at the sockets before it wakes who yields so; a mere wake-up goes before them.
+        let _ = pin!(tokio::task::yield_now()).poll(cx);
+        Step::Wait
     }
 
     fn read(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Read {
@@ -188,7 +213,10 @@ impl Node {
         // While a secret is checked what came behind it is kept, so that is not to be much.
         let end = match connection.greeting == Greeting::Awaited && self.users.is_some() {
             true => limits::LINE_BYTES,
-            false => self.input.len(),
+            false => self
+                .input
+                .len()
+                .min(held + READ_AT_ONCE / crowd(self.yielding)),
         };
         let count = match connection.stream.poll_read(cx, &mut self.input[held..end]) {
             Poll::Ready(Ok(0)) => return Read::Step(self.dismiss(now(), id, false)),
@@ -214,7 +242,7 @@ impl Node {
         if let Some(spinner) = &mut self.spinner {
             spinner.note(now);
         }
-        let full = held + count == self.input.len();
+        let full = held + count == end;
         let input = std::mem::take(&mut self.input);
         let step = self.batch(now, id, &input[..held + count]);
         self.input = input;
@@ -282,6 +310,7 @@ impl Node {
             self.refuse_tls(id);
             return (Stop::Close, bytes.len());
         }
+        let enough_replies = ENOUGH_REPLIES / crowd(self.yielding);
         let mut used = 0;
         loop {
             if self.serves
@@ -291,7 +320,7 @@ impl Node {
                 used += length;
                 self.counters.lines += 1;
                 self.handle_request(now, id, &request);
-                if self.replies.len() >= ENOUGH_REPLIES {
+                if self.replies.len() >= enough_replies {
                     return (Stop::Pause, used);
                 }
                 continue;
@@ -324,7 +353,7 @@ impl Node {
                             return (Stop::Pause, used);
                         }
                     }
-                    if self.replies.len() >= ENOUGH_REPLIES {
+                    if self.replies.len() >= enough_replies {
                         return (Stop::Pause, used);
                     }
                 }
@@ -353,7 +382,7 @@ impl Node {
         let Some(mut listing) = connection.listing.take() else {
             return true;
         };
-        let enough = self.replies.len() + ENOUGH_ROWS;
+        let enough = self.replies.len() + ENOUGH_ROWS / crowd(self.yielding);
         let finished = listing.append(&self.engine, now, &mut self.replies, enough);
         if !finished {
             connection.listing = Some(listing);
@@ -436,13 +465,6 @@ enum Read {
     Full,
     /// The connection does not go on as before.
     Step(Step),
-}
-
-/// Lets every other task have its turn first, and those whose sockets have something to read.
-fn yield_to_others(cx: &mut Context<'_>) -> Step {
-    // The runtime looks at the sockets before it wakes who yields so; a mere wake-up goes before them.
-    let _ = pin!(tokio::task::yield_now()).poll(cx);
-    Step::Wait
 }
 
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {

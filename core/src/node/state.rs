@@ -107,6 +107,8 @@ pub(crate) struct Node {
     pub(crate) replies: Vec<u8>,
     /// The connection that is being served.
     pub(crate) serving: Option<ConnectionId>,
+    /// How many connections have more to do, and wait for their next turn.
+    pub(crate) yielding: u32,
     /// Connections with something in their outboxes that is to be sent at the end of this step.
     touched: Vec<ConnectionId>,
     /// Buffers for outboxes.
@@ -161,6 +163,7 @@ impl Node {
             input: vec![0; INPUT_BYTES].into(),
             replies: Vec::with_capacity(INPUT_BYTES),
             serving: None,
+            yielding: 0,
             touched: Vec::new(),
             spare: Vec::new(),
             max_lease,
@@ -390,6 +393,7 @@ impl Node {
         unsent: &[Grant],
     ) -> Option<Box<Connection>> {
         let connection = self.connections.remove(id)?;
+        self.yielding -= u32::from(connection.yields);
         if let Some(cluster) = &mut self.cluster {
             cluster.parking.disconnect(id);
         }
@@ -479,7 +483,7 @@ impl Node {
 }
 
 /// How much is read at once. Half a line may stand before it.
-const INPUT_BYTES: usize = (64 << 10) + crate::protocol::limits::LINE_BYTES;
+const INPUT_BYTES: usize = super::serve::READ_AT_ONCE + crate::protocol::limits::LINE_BYTES;
 /// How many leases, waits and graces end before others get their turn.
 const EXPIRE_AT_ONCE: usize = 512;
 
