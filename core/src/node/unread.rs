@@ -44,6 +44,10 @@ impl Unread {
         };
         self.total = self.total - connection.weight + kept;
         connection.weight = kept;
+        self.judge(unread, kept, open)
+    }
+
+    fn judge(&self, unread: u64, kept: u64, open: u32) -> Load {
         let half = self.most / 2;
         if unread > self.most_each {
             Load::TooMuch
@@ -57,5 +61,38 @@ impl Unread {
     /// The connection is closed.
     pub(crate) fn forget(&mut self, connection: &Connection) {
         self.total -= connection.weight;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::{Bytes, Settings};
+    use super::*;
+
+    fn with(total: u64) -> Unread {
+        let settings = Settings {
+            max_unread: Bytes(500),
+            max_unread_total: Bytes(1000),
+            ..Settings::default()
+        };
+        Unread {
+            total,
+            ..Unread::new(&settings)
+        }
+    }
+
+    #[test]
+    fn one_client_may_leave_its_limit_and_not_a_byte_more() {
+        assert_eq!(with(500).judge(500, 500, 1), Load::Fine);
+        assert_eq!(with(501).judge(501, 501, 1), Load::TooMuch);
+    }
+
+    #[test]
+    fn beyond_half_of_the_limit_for_all_nobody_may_leave_more_than_an_equal_share_of_that_half() {
+        // Of ten clients each may leave 50.
+        assert_eq!(with(500).judge(400, 400, 10), Load::Fine);
+        assert_eq!(with(501).judge(50, 50, 10), Load::Fine);
+        assert_eq!(with(501).judge(51, 51, 10), Load::MoreThanItsShare);
+        assert_eq!(with(501).judge(50, 51, 10), Load::MoreThanItsShare);
     }
 }

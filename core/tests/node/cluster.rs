@@ -351,6 +351,31 @@ fn peers_that_do_not_belong_together_are_refused_with_a_reason() {
     token(&Peer::connect(first).ask("A k 30 5"));
 }
 
+/// Goal: a flood of connections beyond the limit keeps no peer out. Method: far more of them than there are places in
+/// which peers are told from clients, all silent, and a peer that comes last.
+#[test]
+fn a_peer_is_let_in_however_many_silent_clients_there_are_beyond_the_limit() {
+    let mut cluster = Cluster::planned(2);
+    cluster.bring_up(0, |settings| settings.max_connections = 2);
+    let address = cluster.addresses[0];
+    let mut inside: Vec<Peer> = (0..2).map(|_| Peer::connect(address)).collect();
+    inside.iter_mut().for_each(Peer::hear_nothing);
+    for _ in 0..20 {
+        let silent: Vec<Peer> = (0..200).map(|_| Peer::connect(address)).collect();
+        let begin = Instant::now();
+        let mut peer = Peer::connect(address);
+        let greeting = format!(
+            "J 1 node={} list={} public={}",
+            cluster.addresses[1],
+            cluster.list(),
+            cluster.addresses[1]
+        );
+        assert_eq!(peer.ask(&greeting), "J 1 ok");
+        println!("let in after {:?}", begin.elapsed());
+        drop(silent);
+    }
+}
+
 #[test]
 fn peers_without_the_secret_stay_outside() {
     let mut cluster = Cluster::planned(2);

@@ -7,6 +7,44 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+/// Goal: handshakes that stall keep nobody out. Method: as many as there are places for, and then some; those that came
+/// first are ended, and a client that means it is served at once.
+#[test]
+fn a_handshake_beyond_the_limit_pushes_out_the_oldest_and_a_real_client_gets_in() {
+    let world = World::new();
+    let [certificate, key] = world.identity("server");
+    let mut settings = fairlock::node::Settings::default();
+    settings.listen = Some("127.0.0.1:0".to_owned());
+    (settings.tls_cert, settings.tls_key) = (Some(certificate), Some(key));
+    settings.max_handshakes = 3;
+    settings.max_connections = 5;
+    let server = start(Server::builder().settings(settings)).expect("it starts");
+    let stalled = |_| {
+        let mut socket = TcpStream::connect(server.address()).expect("it listens");
+        socket.set_read_timeout(Some(LIMIT)).expect("an option");
+        socket.write_all(&[0x16, 3]).expect("it listens");
+        socket
+    };
+    let begin = Instant::now();
+    let mut first: Vec<TcpStream> = (0..3).map(stalled).collect();
+    let mut fourth = stalled(3);
+    let ends = |socket: &mut TcpStream| match socket.read(&mut [0; 10]) {
+        Ok(count) => assert_eq!(count, 0),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    };
+    ends(&mut first[0]);
+    // Its place went to the fourth, long before its own time was over; the others still have theirs.
+    assert!(begin.elapsed() < Duration::from_secs(3));
+    for socket in first[1..].iter_mut().chain([&mut fourth]) {
+        socket.set_nonblocking(true).expect("an option");
+        let error = socket.read(&mut [0; 10]).expect_err("it is open");
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    }
+    let _flood: Vec<TcpStream> = (0..200).map(stalled).collect();
+    let mut peer = world.peer(&server, "ca.pem").expect("let in");
+    assert!(peer.ask("A k 30 5").starts_with("A k "));
+}
+
 fn says(error: &fairlock::Error, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
 }
