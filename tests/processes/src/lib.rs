@@ -6,6 +6,7 @@
 #[path = "../../../core/tests/node/raw.rs"]
 mod raw;
 
+pub mod bystander;
 pub mod cluster;
 pub mod history;
 pub mod load;

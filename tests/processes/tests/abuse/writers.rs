@@ -1,0 +1,121 @@
+//! Clients that write slowly, halfway, for ever, or nothing at all.
+
+use crate::{MIB, USEFUL, memory_goes_back, narrow, status};
+use fairlock_processes::bystander::Bystander;
+use fairlock_processes::{LIMIT, Node, Peer, serve, until};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_thousand_clients_that_write_a_byte_now_and_then_cost_little() {
+    let node = Node::ephemeral(&[]);
+    let mut watcher = node.connect();
+    let mut writers: Vec<TcpStream> = (0..1000).map(|_| narrow(&node)).collect();
+    while status(&mut watcher, "connections") < 1001 {}
+    let before = node.resident();
+    let used = node.processor_time();
+    let bystander = Bystander::start(&node);
+    let line = b"A a-key-that-takes-its-time 30 5 #1";
+    let mut most = before;
+    for byte in line.iter().take(10) {
+        let begin = Instant::now();
+        for writer in &mut writers {
+            writer.write_all(&[*byte]).expect("the node reads");
+        }
+        most = most.max(node.resident());
+        std::thread::sleep(Duration::from_millis(300).saturating_sub(begin.elapsed()));
+    }
+    println!(
+        "{:?} of processor time for 10,000 bytes that came one by one",
+        node.processor_time() - used
+    );
+    let waits = bystander.finish("slow writers");
+    assert!(waits.p99 < USEFUL);
+    assert!(most < before + 8 * MIB);
+    drop(writers);
+    memory_goes_back(&node, "slow writers", before, most, 4 * MIB);
+}
+
+#[test]
+fn lines_without_an_end_are_cut_off_and_keep_nothing() {
+    let node = Node::ephemeral(&[]);
+    let before = node.resident();
+    let bystander = Bystander::start(&node);
+    let endless = vec![b'A'; 64 << 10];
+    let mut most = before;
+    for _ in 0..20 {
+        let mut sockets: Vec<TcpStream> = (0..100).map(|_| narrow(&node)).collect();
+        for socket in &mut sockets {
+            // It may be closed before all has been written.
+            let _ = socket.write_all(&endless);
+        }
+        most = most.max(node.resident());
+        for socket in &mut sockets {
+            let mut answer = Vec::new();
+            // A reset takes the answer with it, as it may where so much was sent behind it.
+            let _ = socket.read_to_end(&mut answer);
+            assert!(answer.is_empty() || answer.starts_with(b"E ? - toolong "));
+        }
+    }
+    let waits = bystander.finish("lines without an end");
+    assert!(waits.p99 < USEFUL);
+    assert!(most < before + 16 * MIB);
+    memory_goes_back(&node, "lines without an end", before, most, 4 * MIB);
+}
+
+/// Half a line each, short enough to be waited for.
+#[test]
+fn half_lines_take_what_they_are_long() {
+    let node = Node::ephemeral(&[]);
+    let mut watcher = node.connect();
+    let half = vec![b'A'; 4000];
+    let mut before = node.resident();
+    // What is left of the first time is what the allocator keeps for the next.
+    for slack in [8, 1] {
+        let mut sockets: Vec<TcpStream> = (0..2000).map(|_| narrow(&node)).collect();
+        for socket in &mut sockets {
+            socket.write_all(&half).expect("the node reads");
+        }
+        while status(&mut watcher, "connections") < 2001 {}
+        watcher.hear_nothing();
+        let most = node.resident();
+        println!("{} bytes for half a line of 4000", (most - before) / 2000);
+        assert!(most < before + 2000 * 8192 + MIB);
+        drop(sockets);
+        until(&mut watcher, "S", |reply| reply.contains(" connections=1 "));
+        memory_goes_back(&node, "half lines", before, most, slack * MIB);
+        before = node.resident();
+    }
+}
+
+/// Goal: where a secret is asked for, who says nothing does not keep a place for long.
+#[test]
+fn silent_connections_lose_their_places_where_a_secret_is_asked_for() {
+    let mut command = serve();
+    command.args([
+        "--ephemeral",
+        "--listen",
+        "127.0.0.1:0",
+        "--hello-timeout",
+        "1",
+    ]);
+    command.env("FAIRLOCK_SECRET", "sesame");
+    let node = Node::spawn(command);
+    let mut watcher = Peer::connect(node.address());
+    watcher.ask("H 1 auth=sesame");
+    let before = node.resident();
+    let mut good = Peer::connect(node.address());
+    good.ask("H 1 auth=sesame");
+    let bystander = Bystander::over(good);
+    let silent: Vec<TcpStream> = (0..3000).map(|_| narrow(&node)).collect();
+    let most = node.resident();
+    let begin = Instant::now();
+    until(&mut watcher, "S", |reply| reply.contains(" connections=2 "));
+    println!("all were closed after {:?}", begin.elapsed());
+    assert!(begin.elapsed() < LIMIT / 2);
+    let waits = bystander.finish("silent connections");
+    assert!(waits.p99 < USEFUL);
+    drop(silent);
+    memory_goes_back(&node, "silent connections", before, most, 4 * MIB);
+}
