@@ -8,6 +8,7 @@ use super::hash::{Digest, Hash};
 use super::{Proof, User, Users};
 use crate::engine::ConnectionId;
 use crate::node::connection::Greeting;
+use crate::node::log::now_and_then;
 use crate::node::settings::Secret;
 use crate::node::state::{Node, Shared};
 use crate::protocol::Hello;
@@ -209,7 +210,7 @@ async fn lane(node: Shared) {
         };
         let check = tokio::task::spawn_blocking(move || hash.is_of(secret.bytes()));
         let fits = check.await.unwrap_or_else(|error| {
-            tracing::error!("a secret could not be checked: {error}");
+            now_and_then!(error, "a secret could not be checked: {error}");
             false
         });
         node.lock().settle_check(&said, fits);
