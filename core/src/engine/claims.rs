@@ -1,7 +1,7 @@
 //! The steps that requests, broken connections and the time have in common: a claim comes, gets its
 //! turn, or goes.
 
-use super::lock::{Claim, Stage};
+use super::lock::{Claim, GrantClock, Stage};
 use super::output::{Change, ClaimId, Effect, Grant, Refusal};
 use super::requests::Acquire;
 use super::time::Time;
@@ -18,7 +18,7 @@ impl Engine {
         self.owners[owner].uses += 1;
         let stage = Stage::Held {
             token,
-            take_back: Time::NEVER,
+            clock: GrantClock::since(request.now),
             owner,
         };
         let ends = request.now.after(self.lease_that_counts(request.lease));
@@ -107,7 +107,12 @@ impl Engine {
         change: impl FnOnce(ClaimId, Token) -> Change,
     ) {
         let ended = self.take_out(claim);
-        let token = ended.token().expect("the claim holds");
+        let Stage::Held { token, clock, .. } = ended.stage else {
+            unreachable!("only a claim that holds has a grant to end");
+        };
+        if let Some(since) = clock.held_since() {
+            self.counts.held.add(now.0.saturating_sub(since.0));
+        }
         self.record(|_| change(ClaimId(claim), token));
         self.unlink_holder(ended.place());
         self.part_with(now, &ended);
@@ -141,8 +146,10 @@ impl Engine {
             grant.deadline = ends;
             grant.set_lease(lease);
         }
-        if let Stage::Held { take_back, .. } = &mut grant.stage {
-            *take_back = Time::NEVER;
+        if let Stage::Held { clock, .. } = &mut grant.stage
+            && clock.held_since().is_none()
+        {
+            *clock = GrantClock::since(now);
         }
         self.wheel.insert(&mut self.claims, claim);
     }
@@ -152,14 +159,14 @@ impl Engine {
         let claim = grant.claim.0;
         let Some(Stage::Held {
             token,
-            take_back,
+            clock,
             owner,
         }) = self.stage_mut(claim)
         else {
             return;
         };
         if *token == grant.token && *owner == connection_owner {
-            *take_back = at;
+            *clock = GrantClock::take_back_at(at);
             self.wheel.remove(&mut self.claims, claim);
             self.wheel.insert(&mut self.claims, claim);
         }
@@ -271,6 +278,7 @@ impl Engine {
         self.wheel.remove(&mut self.claims, claim);
         let waiter = &self.claims[claim];
         let (place, stage) = (waiter.place(), waiter.stage);
+        let waited = now.0.saturating_sub(waiter.since().0);
         let hash = self.request_hash(waiter);
         let owner = self.owner_number(stage);
         self.owners[owner].uses += 1;
@@ -283,13 +291,14 @@ impl Engine {
         grant.deadline = ends;
         grant.stage = Stage::Held {
             token,
-            take_back: Time::NEVER,
+            clock: GrantClock::since(now),
             owner,
         };
         self.link_holder(claim);
         self.wheel.insert(&mut self.claims, claim);
         self.counts.granted += 1;
         self.counts.handed_over += 1;
+        self.counts.waited.add(waited);
         self.record(|engine| engine.granted(claim, token));
     }
 

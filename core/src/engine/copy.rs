@@ -4,7 +4,7 @@
 use super::attempts::Remembered;
 use super::changes::Recording;
 use super::connections::Owner;
-use super::lock::{Claim, Stage};
+use super::lock::{Claim, GrantClock, Stage};
 use super::output::{Change, ClaimId};
 use super::time::Time;
 use super::{Engine, NIL, SharedOwner};
@@ -69,7 +69,7 @@ impl Engine {
                 self.tokens.saw(*token);
                 let stage = |owner| Stage::Held {
                     token: *token,
-                    take_back: Time::NEVER,
+                    clock: GrantClock::of_copy(*lease, *ends),
                     owner,
                 };
                 self.remove_waiter_to_grant(*claim, key)?;

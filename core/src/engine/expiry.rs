@@ -39,8 +39,8 @@ impl Engine {
     fn end_in_time(&mut self, now: Time, claim: u32) {
         let ended = &self.claims[claim];
         match ended.stage {
-            Stage::Held { take_back, .. } => {
-                if ended.deadline <= take_back {
+            Stage::Held { clock, .. } => {
+                if ended.deadline <= clock.take_back() {
                     self.counts.expired += 1;
                 } else {
                     self.counts.undelivered += 1;

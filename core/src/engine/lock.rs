@@ -71,10 +71,49 @@ pub(super) enum Stage {
     /// It has the key.
     Held {
         token: Token,
-        /// When it is taken back because its reply was not delivered.
-        take_back: Time,
+        clock: GrantClock,
         owner: u32,
     },
+}
+
+/// Two moments in the room of one, because a grant hardly ever has the second: since when it is held, or when it is
+/// taken back because its reply was not delivered. Who was never told of it has not really held it so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct GrantClock(u64);
+
+impl GrantClock {
+    /// No moment is so late that it needs this bit.
+    const TAKE_BACK: u64 = 1 << 63;
+
+    #[inline]
+    pub(super) fn since(now: Time) -> GrantClock {
+        GrantClock(now.0 & !Self::TAKE_BACK)
+    }
+
+    /// Of a grant that was made elsewhere: there its lease began, for the first time or again.
+    pub(super) fn of_copy(lease: Millis, ends: Time) -> GrantClock {
+        GrantClock::since(Time(ends.0.saturating_sub(lease.0.saturating_mul(1000))))
+    }
+
+    pub(super) fn take_back_at(at: Time) -> GrantClock {
+        GrantClock(at.0 | Self::TAKE_BACK)
+    }
+
+    /// Since when it is held; the holder of one that may be taken back has not been told.
+    #[inline]
+    pub(super) fn held_since(self) -> Option<Time> {
+        (self.0 & Self::TAKE_BACK == 0).then_some(Time(self.0))
+    }
+
+    /// When it is taken back.
+    #[inline]
+    pub(super) fn take_back(self) -> Time {
+        if self.0 & Self::TAKE_BACK == 0 {
+            Time::NEVER
+        } else {
+            Time(self.0 & !Self::TAKE_BACK)
+        }
+    }
 }
 
 impl Claim {
@@ -154,7 +193,7 @@ impl Timed for Claim {
         match self.stage {
             Stage::Attached { .. } => self.deadline,
             Stage::Detached { until, .. } => self.deadline.min(until),
-            Stage::Held { take_back, .. } => self.deadline.min(take_back),
+            Stage::Held { clock, .. } => self.deadline.min(clock.take_back()),
         }
     }
 

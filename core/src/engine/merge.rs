@@ -1,6 +1,6 @@
 //! When two nodes were active at once: the grants of the one that gives up join those of the other.
 
-use super::lock::{Claim, Stage};
+use super::lock::{Claim, GrantClock, Stage};
 use super::output::{Change, ClaimId, Effect, Grant};
 use super::time::Time;
 use super::{Engine, Owner, SharedOwner};
@@ -137,7 +137,7 @@ impl Engine {
         });
         let stage = Stage::Held {
             token: foreign.token,
-            take_back: Time::NEVER,
+            clock: GrantClock::of_copy(foreign.lease, foreign.ends),
             owner,
         };
         let claim = Claim::new(lock, foreign.tag, foreign.lease, foreign.ends, stage);

@@ -22,6 +22,7 @@ mod copy;
 mod dump;
 mod expiry;
 mod hash;
+mod histogram;
 mod invariants;
 mod leaving;
 mod lists;
@@ -31,6 +32,7 @@ mod output;
 mod requests;
 mod settings;
 mod slab;
+mod survey;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -43,9 +45,11 @@ pub use changes::Recording;
 pub use connections::{ConnectionId, Owner};
 pub use copy::Diverged;
 pub use dump::{DumpCursor, DumpReader};
+pub use histogram::Histogram;
 pub use merge::ForeignGrant;
 pub use output::{Answer, Change, ClaimId, Effect, Grant, Refusal};
 pub use settings::EngineSettings;
+pub use survey::Survey;
 pub use time::Time;
 pub use view::{Inspection, ListCursor, LockRow, QueuePlace, Stats, WaiterRow, Whose};
 
@@ -120,6 +124,8 @@ struct Counts {
     undelivered: u64,
     timed_out: u64,
     dropped: u64,
+    waited: Histogram,
+    held: Histogram,
 }
 
 /// A term that cannot be opened: terms only rise, and end below 2³¹.

@@ -127,6 +127,20 @@ impl<T> Slab<T> {
         })
     }
 
+    /// How many chunks of numbers there are, with storage and without.
+    pub(super) fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// The values of one chunk.
+    pub(super) fn chunk(&self, chunk: usize) -> impl Iterator<Item = (u32, &T)> {
+        let values = self.chunks.get(chunk).and_then(Option::as_deref);
+        let places = values.into_iter().flatten().enumerate();
+        places.filter_map(move |(place, value)| {
+            Some((((chunk << CHUNK_BITS) + place) as u32, value.as_ref()?))
+        })
+    }
+
     #[inline(never)]
     fn take_lowest(&mut self) -> u32 {
         let number = self.free.first().unwrap_or_else(|| {

@@ -2,6 +2,8 @@
 
 use super::Engine;
 use super::connections::{ConnectionId, Owner};
+use super::histogram::Histogram;
+use super::lock::Stage;
 use super::slab::NIL;
 use super::time::Time;
 use crate::protocol::{Key, KeyRef, Millis, Prefix, Token};
@@ -38,6 +40,8 @@ pub struct LockRow<'a> {
     pub token: Token,
     /// What is left of the lease.
     pub remaining: Millis,
+    /// For how long its holder has had it. Of a grant that another node made: since its lease last began, because a copy does not know more.
+    pub held_for: Millis,
     /// The length of the queue.
     pub waiters: u64,
     /// Who holds it.
@@ -212,6 +216,18 @@ impl Engine {
         }
     }
 
+    /// For how long those waited that were granted something after a wait.
+    #[must_use]
+    pub fn waits(&self) -> &Histogram {
+        &self.counts.waited
+    }
+
+    /// For how long grants were held until they were given back or their lease ended.
+    #[must_use]
+    pub fn holds(&self) -> &Histogram {
+        &self.counts.held
+    }
+
     /// Finds the keys of the cursor's shard in their order. Returns how many keys the shard has.
     fn look_into_next_shard(&self, cursor: &mut ListCursor) -> usize {
         if let Some(after) = &cursor.after {
@@ -263,13 +279,24 @@ impl Engine {
         let (token, claim) = holders
             .filter_map(|claim| Some((self.claims[claim].token()?, claim)))
             .max()?;
-        Some(LockRow {
+        Some(self.row_of(now, claim, token))
+    }
+
+    /// What is to be told of a claim that holds its key with this token.
+    pub(super) fn row_of(&self, now: Time, claim: u32, token: Token) -> LockRow<'_> {
+        let lock = self.claims[claim].lock;
+        let since = match self.claims[claim].stage {
+            Stage::Held { clock, .. } => clock.held_since(),
+            Stage::Attached { .. } | Stage::Detached { .. } => None,
+        };
+        LockRow {
             key: self.locks[lock].key.as_ref(),
             token,
             remaining: self.claims[claim].deadline.since(now),
+            held_for: since.map_or(Millis(0), |since| now.since(since)),
             waiters: self.queue_length_of(lock),
             owner: self.owner_of(&self.claims[claim]),
-        })
+        }
     }
 }
 

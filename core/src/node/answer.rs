@@ -87,7 +87,7 @@ impl Node {
         let request = match Request::parse(line) {
             Ok(request) => request,
             Err(refusal) => {
-                Reply::from(refusal).encode(&mut self.replies);
+                self.answer(&Reply::from(refusal));
                 return if refusal.code.closes() {
                     Flow::Close
                 } else {
@@ -125,7 +125,7 @@ impl Node {
                 } else if let Some(cluster) = &mut self.cluster {
                     cluster.member.stale_release(now, token);
                 }
-                Reply::Released { key, ok, tag }.encode(&mut self.replies);
+                self.answer(&Reply::Released { key, ok, tag });
             }
             Request::Keep {
                 key,
@@ -136,7 +136,7 @@ impl Node {
                 if self.is_lease_allowed(lease) {
                     let ok = self.engine.keep(now, key, token, lease);
                     self.deliver();
-                    Reply::Kept { key, ok, tag }.encode(&mut self.replies);
+                    self.answer(&Reply::Kept { key, ok, tag });
                 } else {
                     self.refuse_lease(Operation::Keep, key, tag);
                 }
@@ -144,17 +144,24 @@ impl Node {
             Request::Cancel { key, tag } => {
                 let found = self.engine.cancel(now, id, key, tag);
                 self.deliver();
-                Reply::Cancelled { key, found, tag }.encode(&mut self.replies);
+                self.answer(&Reply::Cancelled { key, found, tag });
             }
             Request::Inspect { key, tag } => {
-                let reply = match self.engine.inspect(now, key) {
+                let Node {
+                    engine,
+                    counters,
+                    replies,
+                    ..
+                } = self;
+                let reply = match engine.inspect(now, key) {
                     Inspection::Free { waiters } => Reply::Free { key, waiters, tag },
                     Inspection::Held(row) => Reply::Held {
                         holder: listing::holder(&row),
                         tag,
                     },
                 };
-                reply.encode(&mut self.replies);
+                counters.note(&reply);
+                reply.encode(replies);
             }
             Request::Waiters { key, limit, tag } => {
                 return self.begin_rows(id, Listing::waiters(key, limit, tag));
@@ -170,13 +177,25 @@ impl Node {
             }
             Request::Hello(_) => {
                 let text = "a hello is the first line of a connection, once";
-                Reply::refused(Operation::Hello, b"-", Code::Syntax, None, text)
-                    .encode(&mut self.replies);
+                self.answer(&Reply::refused(
+                    Operation::Hello,
+                    b"-",
+                    Code::Syntax,
+                    None,
+                    text,
+                ));
             }
-            Request::Ping { tag } => Reply::Pong { tag }.encode(&mut self.replies),
+            Request::Ping { tag } => self.answer(&Reply::Pong { tag }),
             Request::Status => self.status(id),
         }
         Flow::On
+    }
+
+    /// Gives a reply to the connection that is being served.
+    #[inline(always)]
+    pub(crate) fn answer(&mut self, reply: &Reply<'_>) {
+        self.counters.note(reply);
+        reply.encode(&mut self.replies);
     }
 
     fn acquire(
@@ -193,8 +212,8 @@ impl Node {
         }
         if self.role == Role::Leaving {
             let (code, text) = (Refusal::Leaving.code(), Refusal::Leaving.text());
-            return Reply::refused(Operation::Acquire, key.spelling(), code, tag, text)
-                .encode(&mut self.replies);
+            let reply = Reply::refused(Operation::Acquire, key.spelling(), code, tag, text);
+            return self.answer(&reply);
         }
         let answer = self.engine.acquire(now, id, key, lease, wait, tag);
         self.deliver();
@@ -212,27 +231,18 @@ impl Node {
             Answer::Queued | Answer::Dropped => return,
             Answer::Refused(refusal) => {
                 self.counters.refused(refusal);
-                Reply::refused(
-                    Operation::Acquire,
-                    key.spelling(),
-                    refusal.code(),
-                    tag,
-                    refusal.text(),
-                )
+                let (code, text) = (refusal.code(), refusal.text());
+                Reply::refused(Operation::Acquire, key.spelling(), code, tag, text)
             }
         };
-        reply.encode(&mut self.replies);
+        self.answer(&reply);
     }
 
     fn refuse_lease(&mut self, operation: Operation, key: KeyRef<'_>, tag: Option<Tag>) {
-        Reply::refused(
-            operation,
-            key.spelling(),
-            Code::Lease,
-            tag,
-            &self.lease_text,
-        )
-        .encode(&mut self.replies);
+        let text = &self.lease_text;
+        let reply = Reply::refused(operation, key.spelling(), Code::Lease, tag, text);
+        self.counters.note(&reply);
+        reply.encode(&mut self.replies);
     }
 
     /// Rows are made at once as far as they are few; else the lines behind wait for them.
@@ -279,14 +289,13 @@ impl Node {
             Code::Busy => self.counters.unchecked += 1,
             _ => self.counters.not_admitted += 1,
         }
-        Reply::Refused {
+        self.answer(&Reply::Refused {
             operation,
             key,
             code: code.as_str(),
             tag,
             text,
-        }
-        .encode(&mut self.replies);
+        });
         Flow::Close
     }
 
@@ -310,14 +319,13 @@ impl Node {
             None => address.clone(),
         };
         let active = self.active_for(&address);
-        Reply::Hello(HelloReply {
+        self.answer(&Reply::Hello(HelloReply {
             role: self.role,
             node: &address,
             active: active.as_deref(),
             peers: AddressList(&peers),
             server: env!("CARGO_PKG_VERSION"),
-        })
-        .encode(&mut self.replies);
+        }));
         Flow::On
     }
 
@@ -336,7 +344,7 @@ impl Node {
             None => ("-".to_owned(), stats.term),
         };
         let active = self.active_for(&address);
-        Reply::Status(StatusReply {
+        self.answer(&Reply::Status(StatusReply {
             role: self.role,
             node: &address,
             active: active.as_deref(),
@@ -345,8 +353,7 @@ impl Node {
             waiting: stats.waiting,
             connections: u64::from(self.open),
             standbys: AddressList(&standbys),
-        })
-        .encode(&mut self.replies);
+        }));
     }
 
     /// The active node, as clients are to call it.

@@ -54,8 +54,12 @@ async fn send_rest(node: &Shared, connection: &mut Connection) -> io::Result<()>
             return Ok(());
         };
         let lines = connection.outbox.lines(&mut spare);
-        if listing.append(&node.lock().engine, now(), lines, ENOUGH_ROWS) {
-            connection.listing = None;
+        {
+            let mut node = node.lock();
+            if listing.append(&node.engine, now(), lines, ENOUGH_ROWS) {
+                node.counters.listed(listing.operation());
+                connection.listing = None;
+            }
         }
         node.lock().weigh_parted(connection)?;
         tokio::task::yield_now().await;

@@ -3,7 +3,7 @@
 
 use super::users::User;
 use crate::engine::{Engine, ListCursor, LockRow, Owner, QueuePlace, Time};
-use crate::protocol::{Holder, Key, KeyRef, Prefix, Reply, Tag};
+use crate::protocol::{Holder, Key, KeyRef, Operation, Prefix, Reply, Tag};
 use std::sync::Arc;
 
 /// A list under way.
@@ -62,6 +62,14 @@ impl Listing {
             },
             left: limit,
             tag,
+        }
+    }
+
+    /// Which request it answers.
+    pub(crate) fn operation(&self) -> Operation {
+        match self.rows {
+            Rows::Locks { .. } => Operation::List,
+            Rows::Waiters { .. } => Operation::Waiters,
         }
     }
 

@@ -43,7 +43,9 @@ mod timers;
 mod tls;
 mod unread;
 mod users;
+mod view;
 
+pub use counters::{Counters, Outcome};
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};
 pub use settings::{
@@ -51,3 +53,7 @@ pub use settings::{
     Spin,
 };
 pub use users::hash_secret;
+pub use view::{
+    Busiest, LockView, LocksView, NodeView, QueueView, SURVEY_BUDGET, ServerView, Snapshot,
+    WaiterView,
+};

@@ -19,6 +19,7 @@ use super::terms::{SLOT, Terms, first_counter};
 use super::timers;
 use super::tls;
 use super::users::{self, Users, UsersFile};
+use super::view::Window;
 use crate::cluster::{Beginning, Copy, Event, Members};
 use crate::engine::Engine;
 use crate::protocol::Role;
@@ -170,6 +171,7 @@ pub(crate) enum End {
 pub(crate) fn run(
     prepared: Prepared,
     reload: watch::Receiver<()>,
+    window: &Window,
     shutdown: impl Future<Output = End>,
 ) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -179,6 +181,8 @@ pub(crate) fn run(
     let (node, listener, most, users_file) = prepared.into_node()?;
     let drain_timeout = node.settings.drain_timeout;
     let shared = Shared::new(node);
+    // Goes first at the end, so that nobody outside keeps what the node has in use.
+    let shown = window.show(&shared);
     let result = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         shared.lock().begin(&shared);
@@ -215,6 +219,7 @@ pub(crate) fn run(
         tracing::info!("stopped");
         Ok(())
     });
+    drop(shown);
     // A thread that is writing a term ends with the node, but a disk that hangs must not hold up the end for long.
     runtime.shutdown_timeout(LAST_WRITE);
     result

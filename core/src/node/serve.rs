@@ -264,7 +264,11 @@ impl Node {
         self.flush_others(now);
         self.rearm();
         self.serving = None;
-        if !self.write_replies(now, id) {
+        let goes_on = self.write_replies(now, id);
+        if self.hands_over() {
+            self.count_hand_overs(now);
+        }
+        if !goes_on {
             return Some(Step::Over);
         }
         match stop {
@@ -360,14 +364,13 @@ impl Node {
                 Split::Partial => return (Stop::Partial, used),
                 Split::TooLong => {
                     self.counters.too_long += 1;
-                    Reply::Refused {
+                    self.answer(&Reply::Refused {
                         operation: None,
                         key: b"-",
                         code: Code::TooLong.as_str(),
                         tag: None,
                         text: "a line has at most 4096 bytes",
-                    }
-                    .encode(&mut self.replies);
+                    });
                     return (Stop::Close, used);
                 }
             }
@@ -383,8 +386,16 @@ impl Node {
             return true;
         };
         let enough = self.replies.len() + ENOUGH_ROWS / crowd(self.yielding);
-        let finished = listing.append(&self.engine, now, &mut self.replies, enough);
-        if !finished {
+        let Node {
+            engine,
+            replies,
+            counters,
+            ..
+        } = self;
+        let finished = listing.append(engine, now, replies, enough);
+        if finished {
+            counters.listed(listing.operation());
+        } else {
             connection.listing = Some(listing);
         }
         finished

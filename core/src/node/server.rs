@@ -7,6 +7,7 @@ use super::error::ServerError;
 use super::reserved;
 use super::run::{self, End, Prepared};
 use super::settings::{ClientAuth, Secret, Settings};
+use super::view::{ServerView, Window};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use tokio::sync::{oneshot, watch};
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    view: ServerView,
     reload: watch::Sender<()>,
     stop: Option<oneshot::Sender<End>>,
     ended: oneshot::Receiver<()>,
@@ -77,6 +79,24 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// A look at the node for other threads: numbers for metrics, who is active, locks and queues.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = fairlock::Server::builder().listen("127.0.0.1:0").start_blocking()?;
+    /// let view = server.view();
+    /// std::thread::spawn(move || {
+    ///     let held = view.snapshot().map(|node| node.stats.held);
+    ///     println!("{held:?} keys are held");
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn view(&self) -> ServerView {
+        self.view.clone()
     }
 
     /// Reads again what may change while the node runs: the certificates and the users. They are read again by themselves, too, soon
@@ -302,6 +322,7 @@ type Outcome = Result<SocketAddr, ServerError>;
 
 /// What leads to the thread of a node that may not serve yet.
 struct Handles {
+    window: Window,
     reload: watch::Sender<()>,
     stop: oneshot::Sender<End>,
     ended: oneshot::Receiver<()>,
@@ -313,6 +334,7 @@ impl Handles {
         match outcome {
             Some(Ok(address)) => Ok(Server {
                 address,
+                view: ServerView::new(self.window),
                 reload: self.reload,
                 stop: Some(self.stop),
                 ended: self.ended,
@@ -338,6 +360,8 @@ fn spawn(
     let (stop, stopped) = oneshot::channel::<End>();
     let (end, ended) = oneshot::channel();
     let (reload, reloads) = watch::channel(());
+    let window = Window::new();
+    let own_window = window.clone();
     let thread = thread::Builder::new()
         .name("fairlock-node".to_owned())
         .spawn(move || {
@@ -351,12 +375,13 @@ fn spawn(
                 }
             };
             started(Ok(prepared.address()));
-            run::run(prepared, reloads, async {
+            run::run(prepared, reloads, &own_window, async {
                 // A sender that is gone without a word is a dropped start: nobody wants the node.
                 stopped.await.unwrap_or(End::Orderly)
             })
         })?;
     Ok(Handles {
+        window,
         reload,
         stop,
         ended,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! One thread owns all of it, so there is one order in which requests are read, and that is the order
-//! of the queues. The mutex around it is never waited for.
+//! of the queues. The mutex around it is waited for only while somebody looks at the node from outside.
 
 use super::clock;
 use super::cluster::Cluster;
@@ -30,6 +30,12 @@ use tokio::sync::{Notify, Semaphore};
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<Mutex<Node>>);
 
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared(…)")
+    }
+}
+
 impl Shared {
     pub(crate) fn new(node: Node) -> Shared {
         Shared(Arc::new(Mutex::new(node)))
@@ -39,8 +45,8 @@ impl Shared {
         WeakShared(Arc::downgrade(&self.0))
     }
 
-    /// The node. Only the thread of the node asks, so this does not wait; a panic under the lock has
-    /// been dealt with where it happened.
+    /// The node. Hardly anybody but the thread of the node asks ([`view`](super::view) says who), so this does
+    /// not wait; a panic under the lock has been dealt with where it happened.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Node> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,6 +117,8 @@ pub(crate) struct Node {
     pub(crate) yielding: u32,
     /// Connections with something in their outboxes that is to be sent at the end of this step.
     touched: Vec<ConnectionId>,
+    /// Grants to waiting requests that are to be sent at the end of this step.
+    handing_over: u32,
     /// Buffers for outboxes.
     pub(crate) spare: Vec<Vec<u8>>,
     max_lease: Millis,
@@ -165,6 +173,7 @@ impl Node {
             serving: None,
             yielding: 0,
             touched: Vec::new(),
+            handing_over: 0,
             spare: Vec::new(),
             max_lease,
             lease_text,
@@ -238,6 +247,7 @@ impl Node {
                     grant,
                     tag,
                 } => {
+                    self.handing_over += 1;
                     let reply = Reply::Granted {
                         key: key.as_ref(),
                         token: grant.token,
@@ -302,6 +312,7 @@ impl Node {
     }
 
     pub(crate) fn tell(&mut self, id: ConnectionId, reply: &Reply<'_>) {
+        self.counters.note(reply);
         if self.serving == Some(id) {
             reply.encode(&mut self.replies);
         } else if let Some(connection) = self.connections.get_mut(id) {
@@ -328,7 +339,7 @@ impl Node {
         self.replies.clear();
     }
 
-    /// Sends what others than the served connection have been told in this step.
+    /// Sends what others than the served connection have been told in this step, which began at `now`.
     pub(crate) fn flush_others(&mut self, now: Time) {
         // A connection that fails may hand its place in a queue to the next, so the list can grow.
         let mut next = 0;
@@ -353,6 +364,25 @@ impl Node {
             }
         }
         self.touched.clear();
+        if self.handing_over > 0 && self.serving.is_none() {
+            self.count_hand_overs(now);
+        }
+    }
+
+    /// Whether this step has granted something to waiting requests.
+    #[inline]
+    pub(crate) fn hands_over(&self) -> bool {
+        self.handing_over > 0
+    }
+
+    /// The grants that this step has led to have been given to their sockets, as far as these take anything.
+    #[inline(never)]
+    pub(crate) fn count_hand_overs(&mut self, began: Time) {
+        let took = self::now().0.saturating_sub(began.0);
+        let hand_overs = std::mem::take(&mut self.handing_over);
+        self.counters
+            .hand_over
+            .add_some(took, u64::from(hand_overs));
     }
 
     /// Ends a connection whose client does not read.

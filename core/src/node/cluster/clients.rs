@@ -79,14 +79,13 @@ impl Node {
                             Full::Bytes => self.counters.refused_parked += 1,
                         }
                         let (operation, key, tag) = subject(request);
-                        Reply::Refused {
+                        self.answer(&Reply::Refused {
                             operation,
                             key,
                             code: Code::Busy.as_str(),
                             tag,
                             text: &full.to_string(),
-                        }
-                        .encode(&mut self.replies);
+                        });
                     }
                 }
             }
@@ -97,14 +96,14 @@ impl Node {
     fn send_elsewhere(&mut self, request: &Request<'_>) {
         let (operation, key, tag) = subject(request);
         if let (Some(operation), Some(address)) = (operation, &self.active) {
-            self.counters.moved += 1;
-            Reply::Moved {
+            let reply = Reply::Moved {
                 operation,
                 key,
                 address,
                 tag,
-            }
-            .encode(&mut self.replies);
+            };
+            self.counters.note(&reply);
+            reply.encode(&mut self.replies);
         }
     }
 
@@ -112,14 +111,13 @@ impl Node {
     pub(crate) fn refuse_leaving(&mut self, request: &Request<'_>) {
         let (operation, key, tag) = subject(request);
         let (code, text) = (Refusal::Leaving.code().as_str(), Refusal::Leaving.text());
-        Reply::Refused {
+        self.answer(&Reply::Refused {
             operation,
             key,
             code,
             tag,
             text,
-        }
-        .encode(&mut self.replies);
+        });
     }
 
     /// Answers a bounded number of those that have been parked for too long.

@@ -39,14 +39,13 @@ impl Node {
             Err(refusal) => {
                 self.counters.not_admitted += 1;
                 self.complain_of_link(id, &refusal.text);
-                Reply::Refused {
+                self.answer(&Reply::Refused {
                     operation: None,
                     key: b"-",
                     code: refusal.code.as_str(),
                     tag: None,
                     text: &refusal.text,
-                }
-                .encode(&mut self.replies);
+                });
                 Flow::Close
             }
         }

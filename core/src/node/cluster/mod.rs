@@ -23,6 +23,7 @@ use super::log::now_and_then;
 use super::settings::{Secret, Settings};
 use super::state::{Node, Shared, WeakShared, millis};
 use super::terms::TermWrite;
+use super::view::NodeView;
 use crate::cluster::{
     Beginning, Event, Greeting, HeldBack, Member, MemberSettings, Members, Note, Now, Output,
     Parking, Slot, Stage, Stance, Timing,
@@ -243,6 +244,37 @@ impl Cluster {
         heard.fold(own, u32::max)
     }
 
+    /// All nodes in the order of their priority, for people; `role` and `term` are those of this one.
+    pub(super) fn view(&self, role: Role, term: u32) -> Vec<NodeView> {
+        let (members, active) = (self.member.members(), self.member.active());
+        let own = NodeView {
+            address: self.public.clone(),
+            own: true,
+            lives: true,
+            role,
+            active: active == Some(members.own()),
+            term,
+            complete: role == Role::Active || self.member.copy().complete,
+            lag: None,
+        };
+        let peers = self.member.peers(present()).map(|peer| {
+            let view = NodeView {
+                address: self.public(peer.slot).to_owned(),
+                own: false,
+                lives: peer.lives,
+                role: role_of(peer.beat.stage),
+                active: active == Some(peer.slot),
+                term: peer.beat.term,
+                complete: peer.complete || (peer.lives && peer.beat.copy.complete),
+                lag: peer.lag,
+            };
+            (peer.slot, view)
+        });
+        let mut nodes: Vec<_> = peers.chain([(members.own(), own)]).collect();
+        nodes.sort_unstable_by_key(|(slot, _)| *slot);
+        nodes.into_iter().map(|(_, view)| view).collect()
+    }
+
     fn peer(&self, slot: Slot) -> Option<&Peer> {
         self.peers.iter().find(|peer| peer.slot == slot)
     }
@@ -297,6 +329,16 @@ pub(crate) fn greeting(members: &Members, public: &str, secret: Option<&Secret>)
         secret: SecretRef::parse(&spelled).ok(),
     }
     .line()
+}
+
+/// What a node is to its clients.
+fn role_of(stage: Stage) -> Role {
+    match stage {
+        Stage::Starting => Role::Starting,
+        Stage::Standby | Stage::Candidate => Role::Standby,
+        Stage::Active | Stage::HandingOver => Role::Active,
+        Stage::Leaving => Role::Leaving,
+    }
 }
 
 /// The moment, by both clocks.
@@ -386,13 +428,7 @@ impl Node {
         let Some(cluster) = &self.cluster else {
             return;
         };
-        let role = match cluster.member.stage() {
-            Stage::Starting => Role::Starting,
-            Stage::Standby | Stage::Candidate => Role::Standby,
-            Stage::Active | Stage::HandingOver => Role::Active,
-            Stage::Leaving => Role::Leaving,
-        };
-        self.role = role;
+        self.role = role_of(cluster.member.stage());
         self.terms.opened(self.engine.term());
         self.deliver();
         self.flush_others(super::state::now());

@@ -29,14 +29,13 @@ impl Node {
             Some(text) => {
                 self.counters.denied += 1;
                 let (operation, key, tag) = subject(request);
-                Reply::Refused {
+                self.answer(&Reply::Refused {
                     operation,
                     key,
                     code: Code::Denied.as_str(),
                     tag,
                     text,
-                }
-                .encode(&mut self.replies);
+                });
                 Flow::On
             }
         }
