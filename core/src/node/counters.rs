@@ -138,7 +138,7 @@ impl Counters {
         Code::ALL.into_iter().zip(self.by_code.iter().copied())
     }
 
-    /// How often each limit was met, by the setting that it stands in.
+    /// How often each limit was met, by its setting; the last one has none.
     pub fn limits(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("max_keys", self.refused_keys),
@@ -154,7 +154,7 @@ impl Counters {
             ("max_handshakes", self.handshakes_pushed_out),
             ("hello_timeout", self.unannounced),
             ("idle_timeout", self.silent),
-            ("hellos at once", self.unchecked),
+            ("secret_checks", self.unchecked),
         ]
         .into_iter()
     }
