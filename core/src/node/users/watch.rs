@@ -94,7 +94,7 @@ impl UsersFile {
 }
 
 impl Node {
-    /// Lets those go whose users are not what they were when they said hello. A client comes back at once, keeps its locks and places, and is
+    /// Lets those go whose users are not what they were when they said hello. A client comes back at once, keeps its locks, and is
     /// what its user is by then.
     fn dismiss_retired(&mut self, ids: &[ConnectionId]) -> usize {
         let mut closed = 0;
