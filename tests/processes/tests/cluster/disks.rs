@@ -65,7 +65,7 @@ impl Drop for Disk {
 
 /// Breaks the disk of the second of three nodes in a way, kills the first, and repairs it.
 fn another_takes_over(spoil: impl Fn(&Disk), repair: impl Fn(&Disk)) {
-    let mut cluster = Cluster::planned(3, &["--preempt-delay", "0.5"]);
+    let mut cluster = Cluster::planned(3, &["--preempt-delay", "0.5", "--keep-state=false"]);
     let Some(disk) = Disk::mount(&cluster.data_dir(1)) else {
         return;
     };
