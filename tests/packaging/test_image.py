@@ -66,7 +66,7 @@ def test_the_context_has_all_that_the_build_reads_and_no_secret(tmp_path):
     # The whole workspace is there, with a lock file that fits, and so is what the sources take in.
     succeed("cargo", "tree", "--locked", "--offline", "--package", "fairlock-server", cwd=tmp_path)
     assert (tmp_path / "packaging/image-root.sh").stat().st_mode & 0o111
-    for source in [*(tmp_path / "core").rglob("*.rs"), *(tmp_path / "server").rglob("*.rs")]:
+    for source in [*(tmp_path / "core/src").rglob("*.rs"), *(tmp_path / "server/src").rglob("*.rs")]:
         for included in re.findall(r'include_(?:str|bytes)!\("([^"]+)"\)', source.read_text()):
             assert (source.parent / included).exists(), f"{source}: {included}"
 
