@@ -100,7 +100,7 @@ impl Copier {
         }
     }
 
-    /// Changes, numbered from `first`; `body` is the frame they came in, empty where nobody will ask for it.
+    /// Changes, numbered from `first`; `body` is the frame they came in.
     pub(super) fn changes(
         &mut self,
         now: Time,
@@ -159,10 +159,6 @@ impl Copier {
     }
 
     fn keep(&mut self, first: u64, body: &[u8]) {
-        if body.is_empty() {
-            // Nobody will ask.
-            return;
-        }
         if self.kept.is_empty() {
             self.copy.oldest = first;
         }

@@ -126,7 +126,7 @@ impl Engine {
         self.serve(now, lock, None);
     }
 
-    pub(super) fn remove_waiter(&mut self, now: Time, claim: u32) {
+    fn remove_waiter(&mut self, now: Time, claim: u32) {
         let waiter = self.take_out(claim);
         self.record(|_| Change::Left {
             claim: ClaimId(claim),

@@ -56,8 +56,6 @@ pub struct Counters {
     pub denied: u64,
     /// Hellos that were turned away because too many secrets were to be checked.
     pub unchecked: u64,
-    /// How often something could not be written to the journal.
-    pub journal_failures: u64,
     /// How long it took from what freed a lock, as the node read or noticed it, until the next holder's line had
     /// been given to its socket.
     pub hand_over: Histogram,

@@ -197,10 +197,9 @@ impl Roles {
             .iter()
             .max_by_key(|(slot, copy)| (copy.position(), std::cmp::Reverse(*slot)))
             .map(|(slot, _)| *slot);
-        (best == Some(self.own)).then_some(if self.copy == Copy::default() {
+        let nothing = self.copy == Copy::default();
+        (best == Some(self.own)).then_some(if nothing {
             Origin::Start
-        } else if self.has_only_disk {
-            Origin::Restart
         } else {
             Origin::Takeover
         })
@@ -296,7 +295,6 @@ impl Roles {
         self.known_term = self.known_term.max(term);
         self.spare_term = None;
         self.accepted = None;
-        self.has_only_disk = false;
         self.copy = Copy {
             stream: Stream {
                 term,
@@ -314,7 +312,6 @@ impl Roles {
             Stage::Active,
             match origin {
                 Origin::Start => "no other node is active, and none has anything to copy",
-                Origin::Restart => "no other node is active, and none has a newer state",
                 Origin::Takeover => "the active node is gone, and this is the best standby",
                 Origin::Handoff => "the active node handed over",
             },
