@@ -245,6 +245,12 @@ export interface ServerOptions {
   maxWaitingPerConnection?: number
   /** A number of bytes, or text such as `'8MiB'`. */
   maxUnread?: number | string
+  /** A number of bytes, or text such as `'1GiB'`. */
+  maxUnreadTotal?: number | string
+  maxHandshakes?: number
+  /** Of the `fairlock` program; a node inside this process has no log of its own. */
+  logFormat?: 'text' | 'json'
+  logLevel?: string
   helloTimeoutMs?: number
   idleTimeoutMs?: number
   reattachGraceMs?: number
