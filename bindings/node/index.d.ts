@@ -251,6 +251,10 @@ export interface ServerOptions {
   /** Of the `fairlock` program; a node inside this process has no log of its own. */
   logFormat?: 'text' | 'json'
   logLevel?: string
+  /** These three are of the `fairlock` program, too. */
+  admin?: string
+  adminSecret?: string
+  adminSecretFile?: string
   helloTimeoutMs?: number
   idleTimeoutMs?: number
   reattachGraceMs?: number

@@ -1,6 +1,7 @@
 //! The `fairlock` binary: the server, and the commands for people and scripts that use one. `main`
 //! only reads the arguments; everything that locks, waits or serves is in the library `fairlock`.
 
+mod admin;
 mod arguments;
 mod bench;
 mod commands;

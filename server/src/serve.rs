@@ -1,6 +1,7 @@
 //! `fairlock serve`: reads the settings, starts the node, says where it listens, stops it on
 //! SIGINT or SIGTERM, and lets it read its files again on SIGHUP. All that a node does is in the library.
 
+use crate::admin::Admin;
 use crate::exit::{self, Failure, tell};
 use crate::memory;
 use crate::notify;
@@ -42,12 +43,14 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
     let mut hangup = listen_for(SignalKind::hangup())?;
     let secured = settings.tls_cert.is_some();
     let all = nodes(settings.peers.as_deref());
+    let admin = Admin::bind(&settings)?;
     let mut server = Server::builder()
         .settings(settings)
         .start()
         .await
         .map_err(|error| failure(&error))?;
-    announce(server.address(), &all, secured);
+    let admin = admin.map(|admin| admin.serve(server.view())).transpose()?;
+    announce(server.address(), admin, &all, secured);
     notify::ready();
     loop {
         tokio::select! {
@@ -82,12 +85,15 @@ fn nodes(peers: Option<&str>) -> String {
     nodes.collect::<Vec<_>>().join(",")
 }
 
-/// The line for scripts, and one to try the server. A script may stop reading after the first.
-fn announce(address: SocketAddr, all: &str, secured: bool) {
+/// The lines for scripts, and one to try the server. A script may stop reading after the first.
+fn announce(address: SocketAddr, admin: Option<SocketAddr>, all: &str, secured: bool) {
     let authorities = if secured { "--ca-file CA.pem " } else { "" };
     let servers = servers_option(address, all);
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "listening on {address}");
+    if let Some(admin) = admin {
+        let _ = writeln!(out, "admin on {admin}");
+    }
     let _ = writeln!(
         out,
         "try it: fairlock run {servers}{authorities}my-key -- echo \"I hold the lock\""

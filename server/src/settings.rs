@@ -12,7 +12,12 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// Two ways to say one thing: where both are said, the stronger place wins.
-const ALTERNATIVES: [(&str, &str); 2] = [("data_dir", "ephemeral"), ("secret", "secret_file")];
+const ALTERNATIVES: [(&str, &str); 4] = [
+    ("data_dir", "ephemeral"),
+    ("secret", "secret_file"),
+    ("cluster_secret", "cluster_secret_file"),
+    ("admin_secret", "admin_secret_file"),
+];
 
 /// Where a value comes from; a later one is stronger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,7 +187,7 @@ fn secrets_of_environment() -> Result<Vec<Value>, Failure> {
             Failure::usage(format_args!(
                 "{} is not text in UTF-8; put such a secret into a file and say {}",
                 variable(setting.name),
-                variable("secret_file"),
+                variable(&format!("{}_file", setting.name)),
             ))
         })?;
         values.push(Value {

@@ -1,37 +1,36 @@
 //! How long things took, counted in fixed steps: each twice as wide as the one before.
 
-/// Counts of times by their length. Counting one is a handful of instructions.
+/// Counts of times by their length. Counting one is a handful of instructions: every release counts one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
-    /// By the number of the smallest power of two, in microseconds, that is not shorter.
-    counts: [u64; Histogram::STEPS],
+    /// By the number of whole microseconds: the first step has none or one, the next two and three, and so on.
+    counts: [u64; STEPS],
     micros: u64,
 }
+
+/// As many as a number of microseconds has bits, so that every time has one without being looked at twice.
+const STEPS: usize = u64::BITS as usize;
 
 impl Default for Histogram {
     fn default() -> Histogram {
         Histogram {
-            counts: [0; Histogram::STEPS],
+            counts: [0; STEPS],
             micros: 0,
         }
     }
 }
 
 impl Histogram {
-    /// How many steps there are. The last but one ends after twelve days.
-    pub const STEPS: usize = 42;
-
-    /// Counts a time.
+    /// Counts a time, of which only whole microseconds are known.
     #[inline]
     pub(crate) fn add(&mut self, micros: u64) {
-        self.add_some(micros, 1);
+        self.counts[(micros | 1).ilog2() as usize] += 1;
+        self.micros = self.micros.wrapping_add(micros);
     }
 
     /// Counts a time as often as several things took just as long.
-    #[inline]
     pub(crate) fn add_some(&mut self, micros: u64, count: u64) {
-        let step = (u64::BITS - micros.saturating_sub(1).leading_zeros()) as usize;
-        self.counts[step.min(Self::STEPS - 1)] += count;
+        self.counts[(micros | 1).ilog2() as usize] += count;
         self.micros = self.micros.wrapping_add(micros.wrapping_mul(count));
     }
 
@@ -47,10 +46,9 @@ impl Histogram {
         self.micros as f64 / 1e6
     }
 
-    /// The longest time that each step counts, in microseconds (`None`: without end), and how many it has counted.
-    pub fn steps(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
-        let ends = (0..Self::STEPS).map(|step| (step + 1 < Self::STEPS).then(|| 1 << step));
-        ends.zip(self.counts.iter().copied())
+    /// For each step, below how many microseconds its times were, as a power of two, and how many it has counted.
+    pub fn steps(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        (1..).zip(self.counts.iter().copied())
     }
 }
 
@@ -59,22 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_time_is_in_the_first_step_that_is_not_shorter() {
-        for (micros, end) in [
-            (0, Some(1)),
-            (1, Some(1)),
-            (2, Some(2)),
-            (3, Some(4)),
-            (1 << 20, Some(1 << 20)),
-            ((1 << 20) + 1, Some(1 << 21)),
-            (1 << 40, Some(1 << 40)),
-            ((1 << 40) + 1, None),
-            (u64::MAX, None),
+    fn each_time_is_in_the_first_step_that_ends_behind_it() {
+        for (micros, power) in [
+            (0, 1),
+            (1, 1),
+            (2, 2),
+            (3, 2),
+            (4, 3),
+            ((1 << 20) - 1, 20),
+            (1 << 20, 21),
+            (u64::MAX, 64),
         ] {
             let mut histogram = Histogram::default();
             histogram.add(micros);
             let counted: Vec<_> = histogram.steps().filter(|(_, count)| *count > 0).collect();
-            assert_eq!(counted, [(end, 1)], "{micros}");
+            assert_eq!(counted, [(power, 1)], "{micros}");
         }
     }
 

@@ -87,12 +87,14 @@ impl GrantClock {
 
     #[inline]
     pub(super) fn since(now: Time) -> GrantClock {
-        GrantClock(now.0 & !Self::TAKE_BACK)
+        debug_assert!(now.0 & Self::TAKE_BACK == 0, "no clock has come that far");
+        GrantClock(now.0)
     }
 
     /// Of a grant that was made elsewhere: there its lease began, for the first time or again.
     pub(super) fn of_copy(lease: Millis, ends: Time) -> GrantClock {
-        GrantClock::since(Time(ends.0.saturating_sub(lease.0.saturating_mul(1000))))
+        let began = ends.0.saturating_sub(lease.0.saturating_mul(1000));
+        GrantClock(began & !Self::TAKE_BACK)
     }
 
     pub(super) fn take_back_at(at: Time) -> GrantClock {

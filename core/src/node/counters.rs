@@ -138,7 +138,7 @@ impl Counters {
         Code::ALL.into_iter().zip(self.by_code.iter().copied())
     }
 
-    /// How often each limit was met, by its setting; the last one has none.
+    /// How often each limit was met, by its setting; `parked_bytes` and `secret_checks` have none.
     pub fn limits(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("max_keys", self.refused_keys),
@@ -148,6 +148,7 @@ impl Counters {
                 "max_waiting_per_connection",
                 self.refused_waiting_of_connection,
             ),
+            ("parked_bytes", self.refused_parked),
             ("max_connections", self.turned_away),
             ("max_unread", self.cut_off),
             ("max_unread_total", self.cut_off_in_all),

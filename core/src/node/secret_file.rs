@@ -1,7 +1,7 @@
 //! Files that hold secrets: how one is read, and a warning where others could read it too.
 
 use super::error::ServerError;
-use super::settings::{Secret, check_secret};
+use super::settings::{Secret, Settings, check_secret};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -31,6 +31,19 @@ pub(super) fn read_secret(name: &str, path: &Path) -> Result<Secret, ServerError
     let secret = Secret::new(bytes);
     check_secret(name, &secret).map_err(|error| broken(error.expected))?;
     Ok(secret)
+}
+
+impl Settings {
+    /// What has to be said to the admin page, if anything, read from its file where it is in one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds nothing that can be a secret.
+    pub fn secret_of_admin(&self) -> Result<Option<Secret>, ServerError> {
+        match &self.admin_secret_file {
+            Some(path) => read_secret("admin_secret_file", path).map(Some),
+            None => Ok(self.admin_secret.clone()),
+        }
+    }
 }
 
 /// Says so if everybody on this machine may read or write a file.

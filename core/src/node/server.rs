@@ -334,7 +334,7 @@ impl Handles {
         match outcome {
             Some(Ok(address)) => Ok(Server {
                 address,
-                view: ServerView::new(self.window),
+                view: ServerView::new(self.window, address),
                 reload: self.reload,
                 stop: Some(self.stop),
                 ended: self.ended,

@@ -12,6 +12,7 @@ use super::state::{Node, Shared};
 use crate::cluster::Stage;
 use crate::engine::{Histogram, ListCursor, LockRow, QueuePlace, Stats, Survey};
 use crate::protocol::{Key, Millis, Prefix, Role, Token};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 /// Made by [`Server::view`](super::Server::view). The calls block, most of them for microseconds.
 #[derive(Clone, Debug)]
 pub struct ServerView {
+    /// Where the node listens.
+    address: SocketAddr,
     window: Window,
     surveyed: Arc<Mutex<Surveyed>>,
 }
@@ -72,8 +75,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Snapshot {
     /// What it is.
     pub role: Role,
-    /// What it calls itself; nothing where that depends on how a client has reached it.
-    pub node: Option<String>,
+    /// What it calls itself, or where it listens.
+    pub node: String,
     /// The active node, if it knows.
     pub active: Option<String>,
     /// The term of the latest tokens that it knows of.
@@ -205,8 +208,9 @@ const ROWS_A_STEP: usize = 64;
 const PAUSE: Duration = Duration::from_micros(200);
 
 impl ServerView {
-    pub(crate) fn new(window: Window) -> ServerView {
+    pub(crate) fn new(window: Window, address: SocketAddr) -> ServerView {
         ServerView {
+            address,
             window,
             surveyed: Arc::default(),
         }
@@ -216,7 +220,8 @@ impl ServerView {
     #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         let up = self.window.opened.elapsed();
-        self.window.look(|node| snapshot(node, up))
+        let address = self.address;
+        self.window.look(|node| snapshot(node, address, up))
     }
 
     /// Held keys that begin with `prefix`, behind `after`. Nothing if the node does not run. Blocks for milliseconds where
@@ -339,7 +344,8 @@ impl ServerView {
     }
 }
 
-fn snapshot(node: &mut Node, up: Duration) -> Snapshot {
+fn snapshot(node: &mut Node, address: SocketAddr, up: Duration) -> Snapshot {
+    let name = node.address.clone().unwrap_or_else(|| address.to_string());
     let stats = node.engine.stats();
     let (active, term, nodes, parked) = match &node.cluster {
         Some(cluster) => {
@@ -352,15 +358,15 @@ fn snapshot(node: &mut Node, up: Duration) -> Snapshot {
             (active, term, cluster.view(node.role, term), parked)
         }
         None => {
-            let own = (node.role == Role::Active).then(|| node.address.clone());
-            (own.flatten(), stats.term, Vec::new(), 0)
+            let active = (node.role == Role::Active).then(|| name.clone());
+            (active, stats.term, Vec::new(), 0)
         }
     };
     let mut waits = node.engine.waits().clone();
     waits.add_some(0, stats.granted - stats.handed_over);
     Snapshot {
         role: node.role,
-        node: node.address.clone(),
+        node: name,
         active,
         term,
         not_ready: not_ready(node),

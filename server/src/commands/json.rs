@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A key: as text, or where it is no text as the hex digits of its bytes.
 #[derive(Serialize)]
-pub(super) struct Key {
+pub(crate) struct Key {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_hex: Option<String>,
@@ -140,11 +140,11 @@ impl From<Status> for NodeState {
     }
 }
 
-fn seconds(time: Duration) -> f64 {
+pub(crate) fn seconds(time: Duration) -> f64 {
     time.as_millis() as f64 / 1000.0
 }
 
-fn text(name: Option<&[u8]>) -> Option<String> {
+pub(crate) fn text(name: Option<&[u8]>) -> Option<String> {
     name.map(|name| String::from_utf8_lossy(name).into_owned())
 }
 

@@ -8,6 +8,7 @@ mod look;
 mod status;
 
 pub(crate) use acquire::acquire;
+pub(crate) use json::{Key, seconds, text};
 pub(crate) use keep_release::{keep, release};
 pub(crate) use look::{inspect, locks, waiters};
 pub(crate) use status::status;

@@ -1,6 +1,7 @@
 //! The `fairlock` binary as a user meets it: every subcommand, every exit code, and `run` in all its
 //! cases. Everything goes through the real binary; a test waits for events and never for luck.
 
+mod admin;
 mod arguments;
 mod bad_input;
 mod bench_and_demo;

@@ -7,6 +7,7 @@ mod copies;
 mod limits;
 mod locks;
 mod merges;
+mod surveys;
 mod tokens;
 mod views;
 

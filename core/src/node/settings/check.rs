@@ -103,6 +103,7 @@ impl Settings {
         }
         self.check_cluster()?;
         self.check_tls()?;
+        self.admin_addresses()?;
         self.addresses().map(|_| ())
     }
 
@@ -255,6 +256,40 @@ impl Settings {
             return Err(self.wrong_listen(
                 "beyond loopback a secret is needed: set `secret_file` (or `secret` in the environment), \
                  or `users_file`, or `tls_client_ca` for clients with certificates, or say `insecure` if everybody who reaches the port may take and free every lock",
+            ));
+        }
+        Ok(addresses)
+    }
+
+    /// The addresses that `admin` stands for, none where it is not set. Refuses those that need a secret where there is none.
+    pub fn admin_addresses(&self) -> Result<Vec<SocketAddr>, SettingError> {
+        let expected = "must be `host:port`, such as 127.0.0.1:7421 or [::1]:7421";
+        if self.admin_secret.is_some() && self.admin_secret_file.is_some() {
+            return Err(self.wrong(
+                "admin_secret_file",
+                "`admin_secret` is set too; leave one of the two away",
+            ));
+        }
+        if let Some(secret) = &self.admin_secret {
+            check_secret("admin_secret", secret)?;
+        }
+        let Some(admin) = &self.admin else {
+            return Ok(Vec::new());
+        };
+        if !is_host_and_port(admin) {
+            return Err(self.wrong("admin", expected));
+        }
+        let addresses: Vec<SocketAddr> = admin
+            .to_socket_addrs()
+            .map_err(|error| self.wrong("admin", format!("{expected} ({error})")))?
+            .collect();
+        let protected =
+            self.admin_secret.is_some() || self.admin_secret_file.is_some() || self.insecure;
+        if !protected && addresses.iter().any(|address| !address.ip().is_loopback()) {
+            return Err(self.wrong(
+                "admin",
+                "beyond loopback a secret is needed: set `admin_secret_file` (or `admin_secret` in the environment), \
+                 or say `insecure` if everybody who reaches the port may see every key and every client",
             ));
         }
         Ok(addresses)

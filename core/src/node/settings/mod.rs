@@ -172,6 +172,12 @@ settings! {
     idle_timeout: Duration = Duration::from_secs(15),
     /// How long a waiting request keeps its place after its connection broke.
     reattach_grace: Duration = Duration::from_millis(500),
+    /// Where the admin page and the metrics are served over HTTP, `host:port`; not at all without it. Port 0 takes a free one. Anything but a loopback address needs `admin_secret_file`, or `insecure`. A node inside another program has `Server::view` instead.
+    admin: Option<String> = None,
+    /// What has to be said to the admin page: as the password of any user, or as a bearer token. Not an argument: use the environment, or `admin_secret_file`.
+    admin_secret: Option<Secret> = None,
+    /// A file that holds the secret of the admin page; a line end after it does not count.
+    admin_secret_file: Option<PathBuf> = None,
     /// All nodes of the cluster, `host:port` with commas between, the same on every node. Their order is their priority; new nodes go to the end, and `-` keeps the place of one that was removed.
     peers: Option<String> = None,
     /// Which of `peers` this node is. It listens there unless `listen` says otherwise.

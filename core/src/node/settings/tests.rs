@@ -22,6 +22,35 @@ fn the_defaults_are_right_and_survive_being_shown_and_read() {
 }
 
 #[test]
+fn the_admin_page_needs_a_secret_beyond_loopback() {
+    let error = refused(|settings| settings.admin = Some("0.0.0.0:0".to_owned()));
+    assert_eq!(error.name, "admin");
+    assert!(
+        error.expected.contains("admin_secret_file"),
+        "{}",
+        error.expected
+    );
+    // That of the locks is another one.
+    let error = refused(|settings| {
+        settings.admin = Some("0.0.0.0:0".to_owned());
+        settings.secret = Some(Secret::new("x"));
+    });
+    assert_eq!(error.name, "admin");
+    let error = refused(|settings| {
+        settings.admin_secret = Some(Secret::new("x"));
+        settings.admin_secret_file = Some("y".into());
+    });
+    assert_eq!(error.name, "admin_secret_file");
+    let error = refused(|settings| settings.admin = Some("nowhere".to_owned()));
+    assert_eq!(error.name, "admin");
+    let mut settings = Settings::default();
+    assert_eq!(settings.admin_addresses(), Ok(Vec::new()));
+    settings.admin = Some("0.0.0.0:0".to_owned());
+    settings.admin_secret = Some(Secret::new("x"));
+    settings.check().expect("it is protected");
+}
+
+#[test]
 fn values_are_read_as_users_write_them() {
     let mut settings = Settings::default();
     for (name, text) in [

@@ -17,7 +17,8 @@ impl Secret {
     }
 
     /// Whether `given` is this secret. Takes the same time wherever the two differ.
-    pub(crate) fn matches(&self, given: &[u8]) -> bool {
+    #[must_use]
+    pub fn matches(&self, given: &[u8]) -> bool {
         let mut difference = u8::from(self.0.len() != given.len());
         for (index, expected) in self.0.iter().enumerate() {
             // A shorter input is compared with itself at the end, so that the time depends on our own length alone.
