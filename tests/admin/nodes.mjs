@@ -32,6 +32,8 @@ export class Client {
     const client = new Client()
     const port = Number(address.split(':').pop())
     client.socket = net.connect(port, '127.0.0.1')
+    // The end of a connection is told by what is heard.
+    client.socket.on('error', () => {})
     client.lines = createInterface({ input: client.socket })[Symbol.asyncIterator]()
     await client.says(`H 1 name=${spell(Buffer.from(name))}`)
     return client

@@ -219,7 +219,7 @@ async function load(address) {
       const token = answer?.split(' ')[2]
       if (token === undefined) return
       await new Promise((resolve) => setTimeout(resolve, 20 * Math.random()))
-      await client.says(`R ${key} ${token}`)
+      if (await client.says(`R ${key} ${token}`) === undefined) return
     }
   }
   for (let number = 0; number < 24; number += 1) worker(number).catch(() => {})
