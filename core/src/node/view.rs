@@ -224,8 +224,8 @@ impl ServerView {
         self.window.look(|node| snapshot(node, address, up))
     }
 
-    /// Held keys that begin with `prefix`, behind `after`. Nothing if the node does not run. Blocks for milliseconds where
-    /// there are hundreds of thousands of keys to be passed over; the node stands still for a fraction of one at a time.
+    /// Held keys that begin with `prefix`, behind `after`. Nothing if the node does not run. Blocks for 50 ms where
+    /// a million keys are to be passed over; the node stands still for a third of one at a time, with ten millions for up to three.
     #[must_use]
     pub fn locks(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Option<LocksView> {
         let mut view = LocksView {
