@@ -331,6 +331,8 @@ impl Session {
         let every = self.roughly(TRY_EVERY);
         let connection = &mut self.connections[index];
         let answered = connection.answered;
+        // It would take the connection and end it again.
+        let leaving = connection.role == Some(Role::Leaving);
         // Each thread brings its own look at the clock, so this one may be older.
         if now.saturating_sub(connection.up_since) < SECOND {
             connection.quick_losses += 1;
@@ -347,7 +349,7 @@ impl Session {
         connection.answered_sent_at = 0;
         connection.sequence = 0;
         connection.statuses.clear();
-        if wanted && connection.quick_losses < QUICK_LOSSES {
+        if wanted && !leaving && connection.quick_losses < QUICK_LOSSES {
             self.begin_try(index, now);
         } else {
             connection.state = State::Down {

@@ -11,6 +11,19 @@ fn rule_4_2_news_with_an_older_time_than_the_last_is_no_fault() {
 }
 
 #[test]
+fn rule_4_2_a_node_that_says_it_is_leaving_is_called_again_after_3_s_and_not_at_once() {
+    let mut world = World::up(&["a:1", "b:1"]);
+    world.cut(0);
+    world.accept_as(0, "leaving", "b:1", "a:1,b:1");
+    world.cut(0);
+    assert!(!world.pipes.contains_key(&0), "it would be ended again");
+    world.pass(2_700 * MS - 1);
+    assert!(!world.pipes.contains_key(&0));
+    world.pass(600 * MS + 1);
+    assert!(world.pipes.contains_key(&0), "it may be another process");
+}
+
+#[test]
 fn rule_4_1_two_connections_to_a_single_address_and_one_to_each_of_several() {
     assert_eq!(World::new(&["a:1"]).pipes.len(), 2);
     let world = World::new(&["a:1", "b:1", "c:1"]);
