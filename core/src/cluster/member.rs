@@ -263,6 +263,7 @@ impl Member {
             }
             Event::Tick
             | Event::Doubted { .. }
+            | Event::CutShort { .. }
             | Event::TermOpened { .. }
             | Event::Heard { .. }
             | Event::TermWritten { .. }

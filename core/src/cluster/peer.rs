@@ -29,6 +29,8 @@ pub(super) struct Peer {
     connected: Option<Time>,
     /// How many in a row have ended at once.
     quick_losses: u32,
+    /// How many fresh connections in a row have ended before it had answered.
+    cut_short: u32,
     /// Nothing was heard of it yet, or a connection has ended and what it said after that was lost.
     missed: bool,
     /// A fresh connection is being made.
@@ -53,6 +55,7 @@ impl Peer {
             contact: Contact::Open,
             connected: None,
             quick_losses: 0,
+            cut_short: 0,
             missed: true,
             dialing: false,
             dialed_before_sleep: false,
@@ -111,6 +114,7 @@ impl Peer {
     /// A fresh connection was refused; false if that may have been long ago and says nothing now.
     pub(super) fn refuse(&mut self) -> bool {
         self.dialing = false;
+        self.cut_short = 0;
         if std::mem::take(&mut self.dialed_before_sleep) {
             return false;
         }
@@ -121,9 +125,21 @@ impl Peer {
         true
     }
 
+    /// When to make the next connection after a fresh one has ended before the peer had answered. So
+    /// it looks for a moment where a process is just ending, which the next one will tell; but for long
+    /// where something stands before the peer that takes its connections, so each pause is longer.
+    pub(super) fn cut_short(&mut self, now: Time, longest: Millis) -> Time {
+        self.dialing = false;
+        self.dialed_before_sleep = false;
+        let pause = Millis(1 << self.cut_short.min(16));
+        self.cut_short = self.cut_short.saturating_add(1);
+        now.after(pause.min(longest))
+    }
+
     /// A fresh connection was made: somebody is there, and will speak.
     pub(super) fn connect(&mut self, now: Time) {
         self.connected = Some(now);
+        self.cut_short = 0;
         if self.heard.is_none() {
             self.since = now;
         }
@@ -209,6 +225,7 @@ impl Peer {
             contact,
             connected,
             quick_losses,
+            cut_short,
             missed,
             dialing,
             dialed_before_sleep,
@@ -219,9 +236,33 @@ impl Peer {
         (missed, dialing, dialed_before_sleep).hash(into);
         let connected = connected.map(|at| age(now, at, longest));
         (connected, (*quick_losses).min(QUICK_LOSSES + 1)).hash(into);
+        (*cut_short).min(16).hash(into);
         age(now, *since, longest).hash(into);
         complete_since
             .map(|since| age(now, since, longest))
             .hash(into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEARTBEAT: Millis = Millis(250);
+
+    #[test]
+    fn who_ends_each_connection_unheard_is_called_again_soon_and_then_less_and_less() {
+        let mut peer = Peer::new(Time(0));
+        let mut pauses = || -> Vec<u64> {
+            let again = (0..10).map(|_| peer.cut_short(Time(0), HEARTBEAT));
+            again.map(|at| at.0 / 1000).collect()
+        };
+        let growing = [1, 2, 4, 8, 16, 32, 64, 128, 250, 250];
+        assert_eq!(pauses(), growing);
+        assert_eq!(pauses(), [250; 10]);
+        peer.connect(Time(0));
+        assert_eq!(peer.cut_short(Time(0), HEARTBEAT), Time(1000));
+        peer.refuse();
+        assert_eq!(peer.cut_short(Time(0), HEARTBEAT), Time(1000));
     }
 }

@@ -252,11 +252,14 @@ impl World {
             return;
         };
         let link = &mut process.links[slot];
+        let dials = link.dials.len();
         link.dials.retain(|dial| *dial != connection);
+        let peer = Slot(slot as u8);
         if link.out == Some(connection) {
             link.out = None;
-            let peer = Slot(slot as u8);
             self.event(node, Event::Lost { peer });
+        } else if link.dials.len() < dials {
+            self.event(node, Event::CutShort { peer });
         }
     }
 

@@ -47,6 +47,11 @@ pub enum Event {
         /// Whose.
         peer: Slot,
     },
+    /// A fresh connection to a peer has ended before the peer had answered.
+    CutShort {
+        /// Whose.
+        peer: Slot,
+    },
     /// A fresh connection to a peer was made.
     Connected {
         /// Whose.

@@ -170,6 +170,13 @@ impl Roles {
                     self.connect_at[place] = Some(again);
                 }
             }
+            Event::CutShort { peer } => {
+                if let Some(place) = self.place(peer) {
+                    let heartbeat = self.timing.heartbeat;
+                    let again = self.peers[place].1.cut_short(now.time, heartbeat);
+                    self.connect_at[place] = Some(again);
+                }
+            }
             Event::Connected { peer } => {
                 if let Some(place) = self.place(peer) {
                     self.peers[place].1.connect(now.time);

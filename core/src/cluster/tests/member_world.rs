@@ -470,7 +470,7 @@ impl World {
             }
             Packet::Refused => self.give(to, Event::Refused { peer }),
             Packet::Connected if there => self.give(to, Event::Connected { peer }),
-            Packet::Connected => self.give(to, Event::Refused { peer }),
+            Packet::Connected => self.give(to, Event::CutShort { peer }),
         }
     }
 

@@ -16,6 +16,7 @@ pub(super) enum Packet {
     Feed(Stream, u64),
     Lost,
     Refused,
+    CutShort,
     Connected,
 }
 
@@ -36,6 +37,8 @@ pub(super) struct World {
     pub(super) disk_broken: Vec<bool>,
     /// Writes neither end nor fail.
     pub(super) disk_hangs: Vec<bool>,
+    /// Until then the kernel takes connections to a process that has just died.
+    pub(super) listens_until: Vec<u64>,
     pub(super) incarnations: u64,
     pub(super) cuts: BTreeSet<(usize, usize)>,
     /// By time of arrival and number: to, from, what.
@@ -56,6 +59,7 @@ impl World {
             disks: vec![0; size],
             disk_broken: vec![false; size],
             disk_hangs: vec![false; size],
+            listens_until: vec![0; size],
             incarnations: 0,
             cuts: BTreeSet::new(),
             packets: BTreeMap::new(),
@@ -112,6 +116,7 @@ impl World {
 
     pub(super) fn crash(&mut self, index: usize) {
         self.nodes[index] = None;
+        self.listens_until[index] = self.now + self.below(4 * MS);
         for other in 0..self.nodes.len() {
             if other != index && !self.cut(index, other) {
                 self.put(other, index, Packet::Lost);
@@ -175,9 +180,10 @@ impl World {
                 Effect::Connect { to } => {
                     let to = to.index();
                     if !self.cut(index, to) {
-                        let there = self.nodes[to].is_some();
-                        let packet = if there {
+                        let packet = if self.nodes[to].is_some() {
                             Packet::Connected
+                        } else if self.now < self.listens_until[to] {
+                            Packet::CutShort
                         } else {
                             Packet::Refused
                         };
@@ -271,11 +277,12 @@ impl World {
             }
             Packet::Lost => self.give(to, Event::Lost { peer }),
             Packet::Refused => self.give(to, Event::Refused { peer }),
+            Packet::CutShort => self.give(to, Event::CutShort { peer }),
             Packet::Connected => {
                 if self.nodes[from].is_some() {
                     self.give(to, Event::Connected { peer });
                 } else {
-                    self.give(to, Event::Refused { peer });
+                    self.give(to, Event::CutShort { peer });
                 }
             }
         }

@@ -36,6 +36,14 @@ fn nodes_that_start_together_agree_on_the_first_at_once() {
 }
 
 #[test]
+fn a_connection_that_a_dying_node_still_takes_does_not_delay_the_takeover() {
+    let mut world = cluster(3);
+    world.crash(0);
+    world.listens_until[0] = world.now + 10 * MS;
+    assert!(world.until_serves(1, SECOND) < 50 * MS);
+}
+
+#[test]
 fn a_node_does_not_start_beside_silent_ones_before_the_discovery_timeout() {
     let mut world = World::new(2, 1);
     world.cuts.insert((0, 1));

@@ -20,10 +20,26 @@ use tokio::time::{sleep, timeout};
 pub(super) enum Failure {
     /// Nobody listens there.
     Refused,
+    /// Somebody took the connection and ended it before the answer, as a node does that is just ending.
+    CutShort,
     /// No answer in time, or a network or name that leads nowhere.
     Silent,
     /// Somebody listens who does not want this node as a peer.
     Rejected(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Failure::Refused,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+            | io::ErrorKind::UnexpectedEof => Failure::CutShort,
+            _ => Failure::Silent,
+        }
+    }
 }
 
 /// Makes a link to `address` within twice `limit`: once for the connection, once for TLS and the answer.
@@ -37,18 +53,18 @@ pub(super) async fn dial(
     let socket = timeout(limit, connect(address, retry))
         .await
         .unwrap_or(Err(Failure::Silent))?;
-    let peer = socket.peer_addr().map_err(|_| Failure::Silent)?;
+    let peer = socket.peer_addr()?;
     if socket.local_addr().is_ok_and(|own| own == peer) {
         // Two connects that met in one port of this machine: nobody listens there.
         return Err(Failure::Refused);
     }
-    let mut stream = Stream::new(socket, peer).map_err(|_| Failure::Silent)?;
+    let mut stream = Stream::new(socket, peer)?;
     let answer = timeout(limit, async {
         if let Some(connector) = connector {
             stream = secure(stream, connector, address).await?;
         }
-        let line = introduce(&mut stream, greeting).await;
-        Ok((stream, line.map_err(|_| Failure::Silent)?))
+        let line = introduce(&mut stream, greeting).await?;
+        Ok((stream, line))
     });
     let (stream, line) = answer.await.unwrap_or(Err(Failure::Silent))?;
     if is_welcome(&line) {
@@ -76,8 +92,7 @@ async fn secure(
                 None => error.to_string(),
             }))
         }
-        // The node there may have ended just now.
-        Err(_) => Err(Failure::Silent),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -90,10 +105,7 @@ async fn connect(address: &str, retry: Duration) -> Result<TcpStream, Failure> {
         tokio::select! {
             Some(Ok(outcome)) = tries.join_next() => match outcome {
                 Ok(socket) => return Ok(socket),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    return Err(Failure::Refused);
-                }
-                Err(_) => return Err(Failure::Silent),
+                Err(error) => return Err(error.into()),
             },
             () = sleep(retry) => {}
         }
@@ -131,5 +143,46 @@ async fn introduce(stream: &mut Stream, greeting: &[u8]) -> io::Result<Vec<u8>> 
             Split::Partial => {}
             Split::TooLong => return Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_linger;
+    use std::net::TcpListener;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// What comes of a link to a listener that `answers` each connection in its way.
+    fn failure_of(answers: impl FnOnce(TcpListener) + Send + 'static) -> Failure {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let answering = std::thread::spawn(move || answers(listener));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let link = runtime.block_on(dial(&address, None, b"a line\n", LIMIT, LIMIT));
+        answering.join().expect("it does not panic");
+        link.err().expect("nobody answers")
+    }
+
+    /// A node that is killed closes its links and its listener one after the other. Who calls in between
+    /// must not take that for silence, which is waited out.
+    #[test]
+    fn a_connection_that_ends_before_the_answer_is_not_taken_for_silence() {
+        let ended = failure_of(|listener| {
+            let (mut connection, _) = listener.accept().expect("it calls");
+            // Read, so that the end is an orderly one.
+            let mut line = [0; 7];
+            io::Read::read_exact(&mut connection, &mut line).expect("it speaks");
+        });
+        assert!(matches!(ended, Failure::CutShort), "{ended:?}");
+        let reset = failure_of(|listener| {
+            let (connection, _) = listener.accept().expect("it calls");
+            set_socket_linger(&connection, Some(Duration::ZERO)).expect("a socket");
+        });
+        assert!(matches!(reset, Failure::CutShort), "{reset:?}");
     }
 }

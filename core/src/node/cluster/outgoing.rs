@@ -94,6 +94,7 @@ impl Node {
                 }
                 self.cluster_event(Event::Refused { peer: to });
             }
+            Failure::CutShort => self.cluster_event(Event::CutShort { peer: to }),
             Failure::Silent => {}
             Failure::Rejected(text) => {
                 if peer.trouble.as_ref() != Some(&text) {
