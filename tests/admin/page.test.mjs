@@ -73,11 +73,13 @@ test('the page shows what is held and waited for, by whom, and goes on doing so'
   await page.waitForFunction(() => [...document.querySelectorAll('.tile')].some((tile) => tile.innerText.includes('Keys held\n3')))
   await page.fill('#prefix', 'order:')
   await page.keyboard.press('Enter')
-  await becomes(page, 'found', '3, as of')
+  await becomes(page, 'found', '3 locks, as of')
   await page.locator('#locks button', { hasText: 'order:2' }).click()
   await becomes(page, 'waiters', 'billing on host-2')
   waiter.close()
   await becomes(page, 'waiters', 'Nobody waits for it.')
+  await page.locator('#close').click()
+  assert.equal(await page.locator('#queue').isHidden(), true)
   assert.deepEqual(heard, [])
   holder.close()
 })
@@ -94,18 +96,19 @@ test('keys and names that mean harm are shown and do none', { timeout: LIMIT }, 
   const { page, heard } = await open(server)
   await becomes(page, 'live', 'live')
   const shown = HOSTILE.map((key) => key.replace(/[\0\r\n\u202e]/g, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`))
+  const brief = shown.map((key) => key.length > 100 ? `${key.slice(0, 79)}…${key.slice(-20)}` : key)
   const inList = (id) => page.waitForFunction(([id, keys]) => {
     const texts = [...document.querySelectorAll(`#${id} button.key`)].map((button) => button.textContent)
     return keys.every((key) => texts.includes(key))
-  }, [id, shown])
+  }, [id, brief])
   await inList('oldest')
   await inList('queues')
   await page.locator('#search button').click()
   await inList('locks')
-  for (const key of shown) {
-    await page.locator('#locks button.key').getByText(key, { exact: true }).click()
+  for (const [at, key] of shown.entries()) {
+    await page.locator('#locks button.key').getByText(brief[at], { exact: true }).click()
     await page.waitForFunction((key) => document.getElementById('queue-key').textContent === key, key)
-    await becomes(page, 'queue-count', '1')
+    await becomes(page, 'queue-count', '1 request')
   }
   const found = await page.evaluate(() => ({
     harmed: window.harmed, images: document.images.length, scripts: document.scripts.length,
@@ -132,6 +135,8 @@ test('the page says when the node cannot be reached, and goes on when it can', {
   await becomes(page, 'live', 'live')
   await server.kill()
   await becomes(page, 'live', 'not reached')
+  assert.equal(await text(page, 'role'), 'was active')
+  assert.equal(await page.title(), `not reached · ${server.address} · fairlock`)
   assert.match(await text(page, 'trouble'), /cannot be reached \(no connection\)\. What is shown is of/)
   server = await Server.start(['--listen', server.address, '--admin', server.admin])
   await becomes(page, 'live', 'live')
@@ -199,6 +204,7 @@ test('a cluster, on a screen and on a phone, by day and by night', { timeout: 2 
   const { page: other } = await open(nodes[1])
   await becomes(other, 'role', 'standby')
   await becomes(other, 'cluster-hint', `${addresses[0]} is active.`)
+  assert.match(await other.locator('.tile', { hasText: 'Requests waiting' }).innerText(), /at the active node/)
 })
 
 // Clients that take and give back, some of them in line for the same keys.

@@ -1,6 +1,7 @@
 //! Takes connections, as many as there may be, and pauses where the system has no descriptor left.
 
 use super::connection::Connection;
+use super::counters::Limit;
 use super::entrants::Entry;
 use super::log::now_and_then;
 use super::serve::Serving;
@@ -176,7 +177,7 @@ impl Node {
     fn begin_handshake(&mut self) -> Entry {
         let (entry, pushed) = self.opening.enter();
         if pushed {
-            self.counters.handshakes_pushed_out += 1;
+            self.counters.reached(Limit::Handshakes);
             now_and_then!(
                 warn,
                 "{} TLS handshakes are under way; for each further one the oldest is ended (max_handshakes)",
@@ -193,7 +194,7 @@ impl Node {
     }
 
     fn may_turn_away(&mut self) -> bool {
-        self.counters.turned_away += 1;
+        self.counters.reached(Limit::Connections);
         let may = self.turning_away < TURNED_AWAY_AT_ONCE;
         self.turning_away += u32::from(may);
         may

@@ -2,6 +2,7 @@
 
 use super::cluster::{LinkId, is_for_every_node};
 use super::connection::Greeting;
+use super::counters::Limit;
 use super::listing::{self, Listing};
 use super::state::{Node, millis};
 use super::users::Admission;
@@ -286,7 +287,7 @@ impl Node {
         text: &str,
     ) -> Flow {
         match code {
-            Code::Busy => self.counters.unchecked += 1,
+            Code::Busy => self.counters.reached(Limit::SecretChecks),
             _ => self.counters.not_admitted += 1,
         }
         self.answer(&Reply::Refused {

@@ -1,7 +1,7 @@
 //! What a node counts, in one place; whoever shows metrics reads it from here.
 //!
 //! Plain numbers that only the node's thread changes: counting costs an addition and no more. A new
-//! limit is a number here and a line in [`Counters::limits`]; a reply counts itself when it is given.
+//! limit is a [`Limit`]; a reply counts itself when it is given.
 
 use crate::engine::{Histogram, Refusal};
 use crate::protocol::{Code, Operation, Reply};
@@ -12,36 +12,14 @@ use crate::protocol::{Code, Operation, Reply};
 pub struct Counters {
     /// Connections taken.
     pub accepted: u64,
-    /// Connections turned away because there were too many (`max_connections`, or what the system allows).
-    pub turned_away: u64,
     /// How often taking connections paused because the system had nothing left for another one.
     pub accept_paused: u64,
     /// Lines read.
     pub lines: u64,
     /// Reads that brought something; lines by reads is how well pipelining works.
     pub reads: u64,
-    /// Acquires refused because too many keys were held (`max_keys`).
-    pub refused_keys: u64,
-    /// Acquires refused because too many waited for the key (`max_waiters_per_key`).
-    pub refused_waiters_of_key: u64,
-    /// Acquires refused because too many waited in all (`max_waiters`).
-    pub refused_waiters: u64,
-    /// Requests refused because too many of the connection waited (`max_waiting_per_connection`), parked ones included.
-    pub refused_waiting_of_connection: u64,
-    /// Requests refused because those that were parked took too much memory.
-    pub refused_parked: u64,
-    /// Acquires refused because no fencing token was left.
-    pub refused_tokens: u64,
     /// Connections closed because a line was too long.
     pub too_long: u64,
-    /// Connections cut off because the client did not read (`max_unread`).
-    pub cut_off: u64,
-    /// Connections cut off because all clients together left too much unread, and this one more than its share (`max_unread_total`).
-    pub cut_off_in_all: u64,
-    /// Connections closed because they had not said hello in time (`hello_timeout`).
-    pub unannounced: u64,
-    /// Connections closed because the client was silent (`idle_timeout`).
-    pub silent: u64,
     /// Requests that were sent to the active node.
     pub moved: u64,
     /// Requests that were kept until a node became active.
@@ -50,18 +28,91 @@ pub struct Counters {
     pub not_admitted: u64,
     /// Connections closed because there was no TLS, or the wrong one, where there should have been, or the reverse.
     pub not_secured: u64,
-    /// TLS handshakes ended because others came when there were too many (`max_handshakes`).
-    pub handshakes_pushed_out: u64,
-    /// Requests that their users were not allowed.
-    pub denied: u64,
-    /// Hellos that were turned away because too many secrets were to be checked.
-    pub unchecked: u64,
     /// How long it took from what freed a lock, as the node read or noticed it, until the next holder's line had
     /// been given to its socket.
     pub hand_over: Histogram,
     /// By operation, the last row for lines without one, and by outcome.
     answers: [[u64; Outcome::ALL.len()]; OPERATIONS.len() + 1],
     by_code: [u64; Code::ALL.len()],
+    by_limit: [u64; Limit::ALL.len()],
+}
+
+/// What there may be only so much of. Whoever would have more is refused or let go, and counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// Keys that are held (`max_keys`): acquires are refused.
+    Keys,
+    /// Requests that wait for one key (`max_waiters_per_key`): acquires are refused.
+    WaitersOfKey,
+    /// Requests that wait in all (`max_waiters`): acquires are refused.
+    Waiters,
+    /// Requests of one connection that wait (`max_waiting_per_connection`), parked ones included: requests are refused.
+    WaitingOfConnection,
+    /// Memory of requests that are parked: requests are refused.
+    ParkedBytes,
+    /// Connections (`max_connections`, or what the system allows): those beyond are turned away.
+    Connections,
+    /// What a client leaves unread (`max_unread`): it is cut off.
+    Unread,
+    /// What all clients leave unread (`max_unread_total`): those with more than their share are cut off.
+    UnreadInAll,
+    /// TLS handshakes under way (`max_handshakes`): the oldest is ended.
+    Handshakes,
+    /// The time until the hello (`hello_timeout`): the connection is closed.
+    HelloTimeout,
+    /// The silence of a client that gave an id (`idle_timeout`): the connection is closed.
+    IdleTimeout,
+    /// Secrets that are checked against hashes: hellos are turned away.
+    SecretChecks,
+}
+
+impl Limit {
+    /// Every limit.
+    pub const ALL: [Limit; 12] = [
+        Limit::Keys,
+        Limit::WaitersOfKey,
+        Limit::Waiters,
+        Limit::WaitingOfConnection,
+        Limit::ParkedBytes,
+        Limit::Connections,
+        Limit::Unread,
+        Limit::UnreadInAll,
+        Limit::Handshakes,
+        Limit::HelloTimeout,
+        Limit::IdleTimeout,
+        Limit::SecretChecks,
+    ];
+
+    /// Its name in metrics: the setting, where there is one.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Limit::Keys => "max_keys",
+            Limit::WaitersOfKey => "max_waiters_per_key",
+            Limit::Waiters => "max_waiters",
+            Limit::WaitingOfConnection => "max_waiting_per_connection",
+            Limit::ParkedBytes => "parked_bytes",
+            Limit::Connections => "max_connections",
+            Limit::Unread => "max_unread",
+            Limit::UnreadInAll => "max_unread_total",
+            Limit::Handshakes => "max_handshakes",
+            Limit::HelloTimeout => "hello_timeout",
+            Limit::IdleTimeout => "idle_timeout",
+            Limit::SecretChecks => "secret_checks",
+        }
+    }
+
+    /// The limit that an acquire was refused for, where it was one.
+    const fn of(refusal: Refusal) -> Option<Limit> {
+        match refusal {
+            Refusal::Keys => Some(Limit::Keys),
+            Refusal::WaitersOfKey => Some(Limit::WaitersOfKey),
+            Refusal::Waiters => Some(Limit::Waiters),
+            Refusal::WaitingOfConnection => Some(Limit::WaitingOfConnection),
+            // Nothing that more of something would change.
+            Refusal::Leaving | Refusal::TokensUsedUp => None,
+        }
+    }
 }
 
 /// What became of a request, as far as its reply says.
@@ -138,38 +189,26 @@ impl Counters {
         Code::ALL.into_iter().zip(self.by_code.iter().copied())
     }
 
-    /// How often each limit was met, by its setting; `parked_bytes` and `secret_checks` have none.
-    pub fn limits(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        [
-            ("max_keys", self.refused_keys),
-            ("max_waiters_per_key", self.refused_waiters_of_key),
-            ("max_waiters", self.refused_waiters),
-            (
-                "max_waiting_per_connection",
-                self.refused_waiting_of_connection,
-            ),
-            ("parked_bytes", self.refused_parked),
-            ("max_connections", self.turned_away),
-            ("max_unread", self.cut_off),
-            ("max_unread_total", self.cut_off_in_all),
-            ("max_handshakes", self.handshakes_pushed_out),
-            ("hello_timeout", self.unannounced),
-            ("idle_timeout", self.silent),
-            ("secret_checks", self.unchecked),
-        ]
-        .into_iter()
+    /// How often each limit was met.
+    pub fn limits(&self) -> impl Iterator<Item = (Limit, u64)> + '_ {
+        Limit::ALL.into_iter().zip(self.by_limit)
+    }
+
+    /// How often this limit was met.
+    #[must_use]
+    pub fn limit(&self, limit: Limit) -> u64 {
+        self.by_limit[limit as usize]
+    }
+
+    /// Somebody would have had more than there may be.
+    pub(crate) fn reached(&mut self, limit: Limit) {
+        self.by_limit[limit as usize] += 1;
     }
 
     /// An acquire has been refused.
     pub(crate) fn refused(&mut self, refusal: Refusal) {
-        match refusal {
-            Refusal::Keys => self.refused_keys += 1,
-            Refusal::WaitersOfKey => self.refused_waiters_of_key += 1,
-            Refusal::Waiters => self.refused_waiters += 1,
-            Refusal::WaitingOfConnection => self.refused_waiting_of_connection += 1,
-            Refusal::TokensUsedUp => self.refused_tokens += 1,
-            // That is no limit: the client goes elsewhere.
-            Refusal::Leaving => {}
+        if let Some(limit) = Limit::of(refusal) {
+            self.reached(limit);
         }
     }
 
@@ -235,6 +274,9 @@ mod tests {
         }
         for (number, code) in Code::ALL.into_iter().enumerate() {
             assert_eq!(code as usize, number);
+        }
+        for (number, limit) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!(limit as usize, number);
         }
     }
 

@@ -2,6 +2,7 @@
 //! written, then it is closed without cutting them off.
 
 use super::connection::Connection;
+use super::counters::Limit;
 use super::state::{Node, Shared, now};
 use super::unread::Load;
 use crate::protocol::Role;
@@ -79,7 +80,7 @@ impl Node {
     fn weigh_parted(&mut self, connection: &mut Connection) -> io::Result<()> {
         match self.unread.weigh(connection, self.open) {
             Load::MoreThanItsShare => {
-                self.counters.cut_off_in_all += 1;
+                self.counters.reached(Limit::UnreadInAll);
                 Err(io::ErrorKind::OutOfMemory.into())
             }
             // Rows are made in pieces, so they are never more than one client may leave.

@@ -45,7 +45,7 @@ mod unread;
 mod users;
 mod view;
 
-pub use counters::{Counters, Outcome};
+pub use counters::{Counters, Limit, Outcome};
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};
 pub use settings::{

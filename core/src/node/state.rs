@@ -11,7 +11,7 @@
 use super::clock;
 use super::cluster::Cluster;
 use super::connection::{Connection, Connections};
-use super::counters::Counters;
+use super::counters::{Counters, Limit};
 use super::entrants::Entrants;
 use super::log::now_and_then;
 use super::settings::Settings;
@@ -388,11 +388,12 @@ impl Node {
     /// Ends a connection whose client does not read.
     #[cold]
     pub(crate) fn cut_off(&mut self, now: Time, id: ConnectionId, load: Load) {
-        let (counter, setting) = match load {
-            Load::MoreThanItsShare => (&mut self.counters.cut_off_in_all, "max_unread_total"),
-            Load::TooMuch | Load::Fine => (&mut self.counters.cut_off, "max_unread"),
+        let limit = match load {
+            Load::MoreThanItsShare => Limit::UnreadInAll,
+            Load::TooMuch | Load::Fine => Limit::Unread,
         };
-        *counter += 1;
+        self.counters.reached(limit);
+        let setting = limit.as_str();
         if let Some(connection) = self.connections.get_mut(id) {
             let address = connection.stream.peer_address();
             now_and_then!(warn, "cut off {address}, which does not read ({setting})");

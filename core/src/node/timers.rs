@@ -4,6 +4,7 @@
 
 use super::alarm::Alarm;
 use super::connection::Greeting;
+use super::counters::Limit;
 use super::state::{Node, Shared, millis, now};
 use super::stream::Peek;
 use crate::engine::{ConnectionId, Time};
@@ -206,7 +207,7 @@ impl Node {
             Greeting::Checking | Greeting::Unproven | Greeting::Dismissed => {}
             // Checked while it is awaited only where a secret is asked for, once its time is over.
             Greeting::Awaited => {
-                self.counters.unannounced += 1;
+                self.counters.reached(Limit::HelloTimeout);
                 self.abandon(now, id);
             }
             Greeting::Identified => {
@@ -217,7 +218,7 @@ impl Node {
                 } else if connection.stream.peek() == Peek::Something {
                     self.idle_checks.add(now.after(timeout), id);
                 } else {
-                    self.counters.silent += 1;
+                    self.counters.reached(Limit::IdleTimeout);
                     self.abandon(now, id);
                 }
             }

@@ -183,7 +183,11 @@ impl Totals {
             refused: refused
                 .map(|(code, count)| (code.as_str(), count))
                 .collect(),
-            limits: node.counters.limits().collect(),
+            limits: node
+                .counters
+                .limits()
+                .map(|(limit, count)| (limit.as_str(), count))
+                .collect(),
             granted: node.stats.granted,
             handed_over: node.stats.handed_over,
             released: node.stats.released,

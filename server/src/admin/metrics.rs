@@ -3,7 +3,7 @@
 
 use super::process::Figures;
 use fairlock::engine::Histogram;
-use fairlock::node::{ServerView, Snapshot};
+use fairlock::node::{Busiest, Limit, ServerView, Snapshot};
 use fairlock::protocol::Role;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -15,24 +15,88 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How the text is to be read.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The two ways in which the same numbers can be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    /// For those who ask for it, as Prometheus does.
+    OpenMetrics,
+    /// For everybody else: a browser shows it, and every tool of the last ten years reads it.
+    Text,
+}
+
+impl Format {
+    /// What somebody gets who accepts this.
+    pub(super) fn accepted(accept: &str) -> Format {
+        match accept.contains("application/openmetrics-text") {
+            true => Format::OpenMetrics,
+            false => Format::Text,
+        }
+    }
+
+    /// How the text is to be read.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 /// All metrics as text; nothing if the node does not run.
-pub(super) fn text(view: &ServerView) -> Option<String> {
+pub(super) fn text(view: &ServerView, format: Format) -> Option<String> {
+    let busiest = view.busiest()?;
     let node = view.snapshot()?;
     let process = Figures::read();
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Numbers { node, process }));
+    registry.register_collector(Box::new(Numbers {
+        node,
+        busiest,
+        process,
+    }));
     let mut text = String::new();
     encode(&mut text, &registry).expect("a string takes everything");
-    Some(text)
+    Some(match format {
+        Format::OpenMetrics => text,
+        Format::Text => without_open_metrics(&text),
+    })
+}
+
+/// The same in the older format, which names a counter as its sample is named and knows neither units nor an end.
+fn without_open_metrics(text: &str) -> String {
+    let mut older = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut words = line.splitn(4, ' ');
+        let (word, name, rest) = match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(word @ ("HELP" | "TYPE")), Some(name), Some(rest)) => {
+                (word, name, rest)
+            }
+            (Some("#"), ..) => continue,
+            _ => {
+                older.push_str(line);
+                older.push('\n');
+                continue;
+            }
+        };
+        // The type stands right behind the help.
+        let kind = match word {
+            "TYPE" => rest,
+            _ => lines
+                .peek()
+                .and_then(|next| next.rsplit(' ').next())
+                .unwrap_or_default(),
+        };
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        older.push_str(&format!("# {word} {name}{suffix} {rest}\n"));
+    }
+    older
 }
 
 /// What is shown, all of one moment.
 #[derive(Debug)]
 struct Numbers {
     node: Snapshot,
+    busiest: Busiest,
     process: Figures,
 }
 
@@ -81,15 +145,19 @@ impl Numbers {
     fn now(&self, to: &mut Writer<'_>) -> Result<(), Error> {
         let stats = &self.node.stats;
         for (name, help, value) in [
-            ("fairlock_keys_held", "Keys that are held.", stats.held),
+            (
+                "fairlock_keys_held",
+                "Keys that are held. On a standby, those of its copy.",
+                stats.held,
+            ),
             (
                 "fairlock_requests_waiting",
-                "Requests that wait for a lock, those included whose connection has just broken.",
+                "Requests that wait for a lock, those included whose connection has just broken. On a standby, those of its copy.",
                 stats.waiting,
             ),
             (
                 "fairlock_requests_detached",
-                "Waiting requests whose connection has broken and whose client may still come back.",
+                "Waiting requests whose connection has broken and whose client may still come back. On a standby, all of its copy.",
                 stats.detached,
             ),
             (
@@ -110,7 +178,19 @@ impl Numbers {
         ] {
             to.gauge(name, help, value)?;
         }
-        Ok(())
+        let longest = self.busiest.queues.first();
+        to.gauge(
+            "fairlock_longest_queue_requests",
+            "How many wait for the key for which most do. With more than a hundred thousand keys, of those looked at so far.",
+            longest.map_or(0, |(_, length)| *length),
+        )?;
+        let oldest = self.busiest.oldest.first();
+        to.one(
+            "fairlock_oldest_hold",
+            "For how long the lock has been held that is held for longest. With more than a hundred thousand keys, of those looked at so far.",
+            Some(&Unit::Seconds),
+            &ConstGauge::new(oldest.map_or(0.0, |lock| lock.held_for.as_secs_f64())),
+        )
     }
 
     fn totals(&self, to: &mut Writer<'_>) -> Result<(), Error> {
@@ -135,7 +215,7 @@ impl Numbers {
             "How often somebody met a limit, by the setting that it stands in.",
             counters
                 .limits()
-                .map(|(limit, count)| ([("limit", limit)], count)),
+                .map(|(limit, count)| ([("limit", limit.as_str())], count)),
         )?;
         for (name, help, value) in [
             ("fairlock_grants", "Locks that were granted.", stats.granted),
@@ -208,13 +288,16 @@ impl Numbers {
             counters.accept_paused,
         )?;
         let cut_off = [
-            ("unread", counters.cut_off + counters.cut_off_in_all),
-            ("silent", counters.silent),
-            ("no_hello", counters.unannounced),
+            (
+                "unread",
+                counters.limit(Limit::Unread) + counters.limit(Limit::UnreadInAll),
+            ),
+            ("silent", counters.limit(Limit::IdleTimeout)),
+            ("no_hello", counters.limit(Limit::HelloTimeout)),
             ("too_long", counters.too_long),
             ("not_admitted", counters.not_admitted),
             ("not_secured", counters.not_secured),
-            ("handshake", counters.handshakes_pushed_out),
+            ("handshake", counters.limit(Limit::Handshakes)),
         ];
         to.counters(
             "fairlock_connections_cut_off",

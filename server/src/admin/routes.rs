@@ -2,10 +2,10 @@
 
 use super::answers::{Locks, Problem, Queue, Status};
 use super::guard::Guard;
-use super::metrics;
+use super::metrics::{self, Format};
 use super::query::Query;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -100,9 +100,13 @@ async fn page() -> Answer<Response> {
     Ok(([(header::CONTENT_SECURITY_POLICY, policy)], page).into_response())
 }
 
-async fn metrics(State(app): Shared) -> Answer<Response> {
-    let text = look(&app, PATIENCE, metrics::text).await?;
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+async fn metrics(State(app): Shared, headers: HeaderMap) -> Answer<Response> {
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let text = look(&app, PATIENCE, move |view| metrics::text(view, format)).await?;
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
 /// Alive is a node whose thread lets itself be looked at.

@@ -9,6 +9,7 @@ use crate::cluster::{Full, Overdue, Parked, Stage, wait_left};
 use crate::engine::{ConnectionId, Refusal, Time};
 use crate::node::answer::{Flow, subject};
 use crate::node::connection::Greeting;
+use crate::node::counters::Limit;
 use crate::node::state::now;
 use crate::protocol::{Code, Reply, Request};
 
@@ -75,8 +76,10 @@ impl Node {
                     }
                     Err(full) => {
                         match full {
-                            Full::Connection(_) => self.counters.refused_waiting_of_connection += 1,
-                            Full::Bytes => self.counters.refused_parked += 1,
+                            Full::Connection(_) => {
+                                self.counters.reached(Limit::WaitingOfConnection)
+                            }
+                            Full::Bytes => self.counters.reached(Limit::ParkedBytes),
                         }
                         let (operation, key, tag) = subject(request);
                         self.answer(&Reply::Refused {

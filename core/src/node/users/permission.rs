@@ -27,7 +27,6 @@ impl Node {
         match user.and_then(|user| self.denial(id, &user, request)) {
             None => self.handle_request(now, id, request),
             Some(text) => {
-                self.counters.denied += 1;
                 let (operation, key, tag) = subject(request);
                 self.answer(&Reply::Refused {
                     operation,

@@ -6,6 +6,7 @@ mod http;
 mod numbers;
 
 use crate::support::{Folder, Running, Server, eventually, fairlock, outcome};
+use exposition::Scrape;
 use fairlock::protocol::Key;
 use http::{Answer, ask, connect, exchange, get, read_answer};
 use rustix::process::Signal;
@@ -56,6 +57,17 @@ impl Watched {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.json()
+    }
+
+    /// The metrics, as Prometheus asks for them.
+    fn scrape(&self) -> Scrape {
+        let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
+        let answer = ask(&self.admin, "GET", "/metrics", &[accept]);
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+        );
+        Scrape::read(answer.text())
     }
 
     fn client(&self) -> Client {
@@ -457,7 +469,7 @@ fn probes_of_a_cluster_say_starting_standby_and_active() {
         (&seen[1]["role"], &seen[1]["complete"], &seen[1]["lag"])
             == (&json!("standby"), &json!(true), &json!(0))
     });
-    let metrics = exposition::Scrape::read(active.get("/metrics").text());
+    let metrics = active.scrape();
     for (series, value) in [
         (format!("fairlock_peer_up{{peer=\"{second}\"}}"), 1.0),
         (format!("fairlock_peer_complete{{peer=\"{second}\"}}"), 1.0),

@@ -1,6 +1,5 @@
 //! What the admin page says after a known course of things, and of keys that mean harm.
 
-use super::exposition::Scrape;
 use super::{Client, Watched};
 use crate::support::eventually;
 use serde_json::{Value, json};
@@ -9,12 +8,7 @@ use serde_json::{Value, json};
 #[test]
 fn numbers_are_those_of_what_has_happened() {
     let watched = Watched::alone();
-    let before = watched.get("/metrics");
-    assert_eq!(
-        before.header("content-type"),
-        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
-    );
-    let before = Scrape::read(before.text());
+    let before = watched.scrape();
     let (mut one, mut two) = (watched.client(), watched.client());
     assert!(
         one.says("H 1 id=00000000000000000000000000000001 name=worker")
@@ -49,7 +43,7 @@ fn numbers_are_those_of_what_has_happened() {
         watched.json("/status.json")["totals"]["expired"] == 1
     });
 
-    let after = Scrape::read(watched.get("/metrics").text());
+    let after = watched.scrape();
     after.follows(&before);
     let requests = |operation: &str, result: &str| {
         format!("fairlock_requests_total{{operation=\"{operation}\",result=\"{result}\"}}")
@@ -121,6 +115,42 @@ fn numbers_are_those_of_what_has_happened() {
     assert_eq!(status["times"]["wait"]["count"], 3);
 }
 
+/// Goal: what Prometheus does not ask for in its newer format, people and older tools can read. Method: the two formats side
+/// by side, but for what changes from one look to the next.
+#[test]
+fn who_does_not_ask_for_open_metrics_gets_the_same_as_plain_text() {
+    let watched = Watched::alone();
+    watched.client().takes(b"k");
+    let older = watched.get("/metrics");
+    assert_eq!(
+        older.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let newer = watched.scrape();
+    let mut kinds = 0;
+    let mut samples = Vec::new();
+    for line in older.text().lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "TYPE", name, kind] => {
+                let family = name.strip_suffix("_total").filter(|_| kind == "counter");
+                assert_eq!(family.is_some(), kind == "counter", "{line}");
+                assert_eq!(newer.families[family.unwrap_or(name)].kind, kind, "{line}");
+                kinds += 1;
+            }
+            ["#", "HELP", name, _] => {
+                let next = format!("# TYPE {name} ");
+                assert!(older.text().contains(&next), "{line}");
+            }
+            ["#", ..] => panic!("{line}"),
+            _ => samples.push(line.rsplit_once(' ').expect("a value").0),
+        }
+    }
+    assert_eq!(kinds, newer.families.len());
+    samples.sort_unstable();
+    assert_eq!(samples, newer.samples.keys().collect::<Vec<_>>());
+}
+
 /// Goal: whoever looks for what blocks the others finds it. Method: three keys of different age and queues of
 /// different length.
 #[test]
@@ -186,6 +216,11 @@ fn the_longest_queues_and_the_oldest_locks_come_first() {
         watched.json("/waiters.json?key=nobody")["waiters"],
         json!([])
     );
+
+    let scrape = watched.scrape();
+    assert_eq!(scrape.value("fairlock_longest_queue_requests"), 2.0);
+    let oldest = scrape.value("fairlock_oldest_hold_seconds");
+    assert!(oldest > 0.0 && oldest < 600.0, "{oldest}");
 
     // What has ended is named no longer, also within the second for which the lists are kept.
     holder.says(&format!("R old {}", tokens[0]));
