@@ -1,4 +1,4 @@
-//! What a node needs that stops, or that learns late that a reply was never delivered.
+//! What a node needs that stops, or that learns late that somebody may not wait any more or that a reply was never delivered.
 
 use super::Engine;
 use super::connections::ConnectionId;
@@ -26,18 +26,43 @@ impl Engine {
             if claim == NIL {
                 return false;
             }
-            let waiting = &self.claims[claim];
-            let effect = Effect::Refused {
-                connection,
-                key: self.locks[waiting.lock].key.clone(),
-                tag: waiting.tag(),
-                refusal,
-            };
-            self.effects.push_back(effect);
-            self.leave(now, claim);
+            self.refuse_one(now, connection, claim, refusal);
         }
         self.speaker(connection)
             .is_some_and(|speaker| speaker.waiting != NIL)
+    }
+
+    /// Ends the requests that wait on a connection for keys that are not `allowed`, with a refusal each.
+    pub fn refuse_waiting_for(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        refusal: Refusal,
+        allowed: impl Fn(KeyRef<'_>) -> bool,
+    ) {
+        let mut next = self
+            .speaker(connection)
+            .map_or(NIL, |speaker| speaker.waiting);
+        while let Some(Stage::Attached { next: behind, .. }) = self.stage_mut(next).copied() {
+            let claim = std::mem::replace(&mut next, behind);
+            let lock = self.claims[claim].lock;
+            if !allowed(self.locks[lock].key.as_ref()) {
+                self.refuse_one(now, connection, claim, refusal);
+            }
+        }
+    }
+
+    /// Ends one request that waits on a connection.
+    fn refuse_one(&mut self, now: Time, connection: ConnectionId, claim: u32, refusal: Refusal) {
+        let waiting = &self.claims[claim];
+        let effect = Effect::Refused {
+            connection,
+            key: self.locks[waiting.lock].key.clone(),
+            tag: waiting.tag(),
+            refusal,
+        };
+        self.effects.push_back(effect);
+        self.leave(now, claim);
     }
 
     /// The grant with this token, if it holds the key.

@@ -50,6 +50,8 @@ pub enum Refusal {
     TokensUsedUp,
     /// The node is about to stop.
     Leaving,
+    /// Who asked may not lock this key any more.
+    Denied,
 }
 
 impl Refusal {
@@ -63,6 +65,7 @@ impl Refusal {
             | Refusal::WaitingOfConnection => Code::Busy,
             Refusal::TokensUsedUp => Code::Internal,
             Refusal::Leaving => Code::Unavailable,
+            Refusal::Denied => Code::Denied,
         }
     }
 
@@ -76,6 +79,7 @@ impl Refusal {
             Refusal::WaitingOfConnection => "max_waiting_per_connection is reached",
             Refusal::TokensUsedUp => "no fencing token is left in this term",
             Refusal::Leaving => "this node is stopping",
+            Refusal::Denied => "this user may not lock this key",
         }
     }
 }

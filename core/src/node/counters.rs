@@ -110,7 +110,7 @@ impl Limit {
             Refusal::Waiters => Some(Limit::Waiters),
             Refusal::WaitingOfConnection => Some(Limit::WaitingOfConnection),
             // Nothing that more of something would change.
-            Refusal::Leaving | Refusal::TokensUsedUp => None,
+            Refusal::Leaving | Refusal::TokensUsedUp | Refusal::Denied => None,
         }
     }
 }

@@ -65,6 +65,13 @@ impl Listing {
         }
     }
 
+    /// From now on its reader may see what this user may.
+    pub(crate) fn restrict(&mut self, reader: &Arc<User>) {
+        if let Rows::Locks { user, .. } = &mut self.rows {
+            *user = Some(reader.clone());
+        }
+    }
+
     /// Which request it answers.
     pub(crate) fn operation(&self) -> Operation {
         match self.rows {

@@ -264,53 +264,114 @@ fn a_flood_of_hellos_is_bounded_and_leaves_the_others_alone() {
     assert_eq!(flood[0].hear(), "E H - auth wrong or missing secret");
 }
 
-/// Goal: rights are what the file says now. Method: a lock and a place in a queue of a user that loses its right, and of
-/// one that is gone.
+/// Goal: rights are what the file says now, at once, and nobody is cut off for them. Method: a connection that holds two
+/// locks and waits for two more, of each of which the user loses one.
 #[test]
-fn who_has_changed_has_to_say_hello_again_and_keeps_what_it_holds() {
-    let before = user("a", "\"k\", \"l\"", "\"lock\"")
-        + &user("gone", "\"k\"", "\"lock\"")
-        + &user("root", "\"\"", "\"lock\", \"inspect\"");
-    let after = user("a", "\"l\"", "\"lock\"") + &user("root", "\"\"", "\"lock\", \"inspect\"");
-    let file = File::new("change", &before);
+fn who_may_do_less_keeps_its_connection_its_locks_and_its_places_that_are_still_its_own() {
+    let all = "\"lock\", \"inspect\", \"list\"";
+    let root = user("root", "\"\"", all);
+    let file = File::new("less", &(user("a", "\"k\", \"l\"", "\"lock\"") + &root));
     let server = file.server(None);
-    let mut holder = hello(&server, "a", '1');
-    let (k, l) = (holder.acquire("A k 30 - #1"), holder.acquire("A l 30 - #2"));
-    let mut gone = hello(&server, "gone", '2');
-    gone.say("A k 30 0 #1");
-    let mut root = hello(&server, "root", '3');
-    until(&mut root, "I k", |reply| {
-        reply.split(' ').nth(5) == Some("1")
-    });
+    let mut root_peer = hello(&server, "root", '3');
+    let k2 = root_peer.acquire("A k2 30 -");
+    let l2 = root_peer.acquire("A l2 30 -");
+    let mut a = hello(&server, "a", '1');
+    let (k, l) = (a.acquire("A k 30 - #1"), a.acquire("A l 30 - #2"));
+    a.say("A k2 30 0 #3");
+    a.say("A l2 30 0 #4");
+    let waits = |reply: &str| reply.split(' ').nth(5) == Some("1");
+    until(&mut root_peer, "I k2", waits);
+    until(&mut root_peer, "I l2", waits);
 
     file.write("[[user]]\nname = \"a\"\n");
     server.reload();
-    file.write(&after);
+    file.write(&(user("a", "\"l\"", "\"lock\", \"inspect\"") + &root));
     server.reload();
-    for peer in [&mut holder, &mut gone] {
-        assert!(peer.hear().starts_with("E ? - auth "));
-        peer.hear_end();
-    }
-    root.hear_nothing();
-    assert!(root.ask("I k").starts_with(&format!("I k held {k} ")));
-    let mut gone = Peer::connect(server.address());
-    assert_eq!(
-        gone.ask("H 1 auth=gone:of-gone"),
-        "E H - auth wrong or missing secret"
-    );
-    let mut holder = hello(&server, "a", '1');
+    assert_eq!(a.hear(), "E A k2 denied #3 this user may not lock this key");
+    until(&mut root_peer, "I k2", |reply| {
+        reply.split(' ').nth(5) == Some("0")
+    });
+    assert_eq!(root_peer.ask(&format!("R l2 {l2}")), "R l2 ok");
+    let granted = a.hear();
     assert!(
-        holder
-            .ask(&format!("K k {k} 30"))
-            .starts_with("E K k denied ")
+        granted.starts_with("A l2 ") && granted.ends_with(" #4"),
+        "the place that it may keep: {granted}"
     );
-    assert!(holder.ask("A k 30 -").starts_with("E A k denied "));
-    assert_eq!(holder.ask(&format!("K l {l} 30")), "K l ok");
+    assert!(a.ask("A k 30 -").starts_with("E A k denied "));
+    assert!(
+        a.ask("I l").starts_with("I l held "),
+        "and what it may do now"
+    );
+    assert!(a.ask(&format!("K k {k} 30")).starts_with("E K k denied "));
+    assert_eq!(a.ask(&format!("K l {l} 30")), "K l ok");
     assert_eq!(
-        holder.ask(&format!("R k {k}")),
+        a.ask(&format!("R k {k}")),
         "R k ok",
         "what it holds it may give back"
     );
+    assert_eq!(root_peer.ask(&format!("R k2 {k2}")), "R k2 ok");
+
+    // Who may do everything, and less from now on, is no exception.
+    file.write(&(user("a", "\"l\"", "\"lock\"") + &user("root", "\"l\"", all)));
+    server.reload();
+    until(&mut root_peer, "I k", |reply| {
+        reply.starts_with("E I k denied ")
+    });
+    assert!(root_peer.ask("I l").starts_with("I l held "));
+}
+
+/// Method: a user that is gone, one with another secret, and a waiting request of each.
+#[test]
+fn who_would_not_be_let_in_any_more_is_let_go_and_loses_its_places_but_not_its_locks() {
+    let root = user("root", "\"\"", "\"lock\", \"inspect\"");
+    let a = user("a", "\"\"", "\"lock\"");
+    let before = a.clone() + &user("gone", "\"\"", "\"lock\"") + &root;
+    let file = File::new("gone", &before);
+    let server = file.server(None);
+    let mut root_peer = hello(&server, "root", '3');
+    let mut peers = [("a", '1'), ("gone", '2')].map(|(name, digit)| {
+        let mut peer = hello(&server, name, digit);
+        let token = peer.acquire(&format!("A of-{name} 30 - #1"));
+        (name, peer, token)
+    });
+    root_peer.acquire("A k 30 -");
+    for (_, peer, _) in &mut peers {
+        peer.say("A k 30 0 #2");
+    }
+    until(&mut root_peer, "I k", |reply| {
+        reply.split(' ').nth(5) == Some("2")
+    });
+    file.write(&(a.replace("of-a", "another") + &root));
+    server.reload();
+    for (_, peer, _) in &mut peers {
+        assert!(peer.hear().starts_with("E ? - auth "));
+        peer.hear_end();
+    }
+    until(&mut root_peer, "I k", |reply| {
+        reply.split(' ').nth(5) == Some("0")
+    });
+    for (name, _, token) in &peers {
+        let held = root_peer.ask(&format!("I of-{name}"));
+        assert!(
+            held.starts_with(&format!("I of-{name} held {token} ")),
+            "{held}"
+        );
+    }
+    for said in ["gone:of-gone", "a:of-a"] {
+        let mut peer = Peer::connect(server.address());
+        assert_eq!(
+            peer.ask(&format!("H 1 auth={said}")),
+            "E H - auth wrong or missing secret"
+        );
+    }
+    let mut a = Peer::connect(server.address());
+    let id = "1".repeat(32);
+    assert!(
+        a.ask(&format!("H 1 id={id} auth=a:another"))
+            .starts_with("H 1 ")
+    );
+    let token = &peers[0].2;
+    assert_eq!(a.ask(&format!("R of-a {token}")), "R of-a ok");
 }
 
 #[test]

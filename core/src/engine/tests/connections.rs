@@ -2,7 +2,7 @@
 
 use super::{Answer, GRACE, Rig, SECOND, Told, again, first, granted, named};
 use crate::engine::{EngineSettings, Inspection, Refusal, Time};
-use crate::protocol::{Millis, NameRef, Tag, Wait};
+use crate::protocol::{KeyRef, Millis, NameRef, Tag, Wait};
 
 #[test]
 fn a_request_that_can_be_recognised_keeps_its_place_for_the_grace() {
@@ -217,6 +217,28 @@ fn a_node_that_stops_refuses_those_who_wait() {
     assert_eq!(rig.told(), [Told::Refused(two), Told::Refused(two)]);
     assert!(rig.release("a", grant));
     assert_eq!(rig.handed_over().0, three);
+}
+
+/// Method: one connection that waits for three keys and twice for one of them; the others of that queue go on.
+#[test]
+fn who_may_not_lock_a_key_any_more_waits_for_it_no_longer_and_for_others_as_before() {
+    let mut rig = Rig::new();
+    let (one, two, three) = (rig.client("one"), rig.client("two"), rig.client("three"));
+    let grants = ["a", "b", "c"].map(|key| (key, rig.hold(one, key)));
+    for (key, tag) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
+        rig.queue(two, key, first(tag));
+    }
+    rig.queue(three, "a", first(1));
+    let forbidden = named("a");
+    let allowed = |key: KeyRef<'_>| key.spelling() != forbidden.spelling();
+    let (engine, now) = (&mut rig.engine, rig.now);
+    engine.refuse_waiting_for(now, two, Refusal::Denied, allowed);
+    engine.check_invariants();
+    assert_eq!(rig.told(), [Told::Refused(two), Told::Refused(two)]);
+    for ((key, grant), next) in grants.into_iter().zip([three, two, two]) {
+        assert!(rig.release(key, grant));
+        assert_eq!(rig.handed_over().0, next, "{key}");
+    }
 }
 
 #[test]

@@ -178,7 +178,8 @@ impl Users {
         Ok(users)
     }
 
-    /// Takes what the file says now. Who is not as before is retired.
+    /// Takes what the file says now. Who is not as before is retired; who still proves itself in the same way is known
+    /// as before.
     fn replace(&mut self, entries: Vec<User>) {
         let mut before = std::mem::take(&mut self.all);
         let mut known_before = HashMap::new();
@@ -190,11 +191,12 @@ impl Users {
         let mut all = HashMap::new();
         for entry in entries {
             let old = before.remove(&entry.name);
-            let (user, same) = match old {
-                Some(old) if old.is_same(&entry) => (old, true),
+            let proven = old.as_ref().is_some_and(|old| old.proof == entry.proof);
+            let user = match old {
+                Some(old) if old.is_same(&entry) => old,
                 old => {
                     old.inspect(|old| old.retire());
-                    (Arc::new(entry), false)
+                    Arc::new(entry)
                 }
             };
             match &user.proof {
@@ -204,7 +206,7 @@ impl Users {
                 }
                 Proof::Hash(hash) => {
                     self.decoy.get_or_insert_with(|| hash.clone());
-                    if same && let Some(digest) = known_before.get(&user.name) {
+                    if proven && let Some(digest) = known_before.get(&user.name) {
                         self.known.insert(*digest, user.clone());
                     }
                 }
@@ -213,6 +215,12 @@ impl Users {
         }
         before.values().for_each(|gone| gone.retire());
         self.all = all;
+    }
+
+    /// Who a user is by now that said hello under an older file; nobody if its hello would not be enough any more.
+    fn present(&self, old: &User) -> Option<Arc<User>> {
+        let user = self.all.get(&old.name)?;
+        (user.proof == old.proof).then(|| user.clone())
     }
 }
 

@@ -78,6 +78,12 @@ fn a_secret_that_was_right_is_known_at_once_until_it_changes() {
         Some("a"),
         "unchanged"
     );
+    users.replace(users_of(&entry("a", &first, "y")));
+    assert_eq!(
+        name_of(&users.admit(ID, b"a:one", false)),
+        Some("a"),
+        "other keys and the same secret"
+    );
     users.replace(users_of(&entry("a", &hashed("two"), "x")));
     assert_eq!(name_of(&admit(users, "a:one")), None);
     assert_eq!(name_of(&admit(users, "a:two")), Some("a"));
@@ -107,8 +113,12 @@ fn who_is_not_as_before_is_retired_and_nobody_else() {
     };
     assert_eq!(retired(&old), ["gone", "keys", "secret"]);
     assert_eq!(retired(&of(users)), [""; 0]);
+    let present = |user: &Arc<User>| users.present(user).map(|user| user.name.clone());
+    let present: Vec<_> = old.iter().filter_map(present).collect();
+    assert_eq!(present, ["keys", "same"], "whose hello would still do");
     for (said, known) in [
         ("same:1", true),
+        ("keys:3", true),
         ("gone:2", false),
         ("secret:4", false),
         ("secret:5", true),

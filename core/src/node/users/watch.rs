@@ -1,12 +1,13 @@
 //! Reads the users again when their file has changed, or when told so. A file that cannot be used is named in the log with its line,
 //! and the users stay as they were.
 
-use super::{UsersFile, file};
-use crate::engine::ConnectionId;
+use super::{Right, User, UsersFile, file};
+use crate::engine::{ConnectionId, Refusal, Time};
 use crate::node::connection::Greeting;
-use crate::node::state::{Node, Shared};
+use crate::node::state::{Node, Shared, now};
 use crate::protocol::{Code, Reply};
 use crate::stamps::Stamps;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -82,47 +83,88 @@ impl UsersFile {
             }
             node.connections.ids()
         };
-        let mut closed = 0;
+        let (mut changed, mut closed) = (0, 0);
         for some in ids.chunks(AT_ONCE) {
-            closed += node.lock().dismiss_retired(some);
+            for change in node.lock().renew_users(some) {
+                match change {
+                    Change::Rights => changed += 1,
+                    Change::Gone => closed += 1,
+                }
+            }
             tokio::task::yield_now().await;
         }
         tracing::info!(
-            "the users have been read again: {count}; connections closed because their users have changed: {closed}"
+            "the users have been read again: {count}; connections with other rights from now on: {changed}; connections closed because their \
+             users are gone or have another secret: {closed}"
         );
     }
 }
 
+/// What a new file has meant for a connection.
+enum Change {
+    /// Its user may do other things from now on.
+    Rights,
+    /// What it said in its hello does not let it in any more.
+    Gone,
+}
+
 impl Node {
-    /// Lets those go whose users are not what they were when they said hello. A client comes back at once, keeps its locks, and is
-    /// what its user is by then.
-    fn dismiss_retired(&mut self, ids: &[ConnectionId]) -> usize {
-        let mut closed = 0;
+    /// Gives those connections whose users have changed what the file says now. Who would not be let in any more with what it
+    /// has said is let go; a client comes back at once, and keeps its locks. Everybody else stays, and so does what waits on
+    /// the connection, but for keys that may not be locked any more.
+    fn renew_users(&mut self, ids: &[ConnectionId]) -> Vec<Change> {
+        let now = now();
+        let mut changes = Vec::new();
         for id in ids {
             let Some(connection) = self.connections.get_mut(*id) else {
                 continue;
             };
-            if !connection
-                .user
-                .as_ref()
-                .is_some_and(|user| user.is_retired())
-            {
+            let Some(old) = connection.user.as_ref().filter(|user| user.is_retired()) else {
                 continue;
+            };
+            let present = self.users.as_ref().and_then(|users| users.present(old));
+            match present {
+                Some(user) => {
+                    self.give_rights(now, *id, user);
+                    changes.push(Change::Rights);
+                }
+                None => {
+                    self.dismiss_user(*id);
+                    changes.push(Change::Gone);
+                }
             }
+        }
+        self.flush_others(now);
+        self.rearm();
+        changes
+    }
+
+    fn give_rights(&mut self, now: Time, id: ConnectionId, user: Arc<User>) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.user = Some(user.clone());
+        if let Some(listing) = &mut connection.listing {
+            listing.restrict(&user);
+        }
+        // What is parked is looked at when its turn comes.
+        self.engine
+            .refuse_waiting_for(now, id, Refusal::Denied, |key| user.may(Right::Lock, key));
+        self.deliver();
+    }
+
+    fn dismiss_user(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.greeting = Greeting::Dismissed;
             connection.wake();
-            closed += 1;
-            let reply = Reply::Refused {
-                operation: None,
-                key: b"-",
-                code: Code::Auth.as_str(),
-                tag: None,
-                text: "the users of this server have changed: say hello again",
-            };
-            self.tell(*id, &reply);
         }
-        self.flush_others(crate::node::state::now());
-        self.rearm();
-        closed
+        let reply = Reply::Refused {
+            operation: None,
+            key: b"-",
+            code: Code::Auth.as_str(),
+            tag: None,
+            text: "the users of this server have changed: say hello again",
+        };
+        self.tell(id, &reply);
     }
 }
