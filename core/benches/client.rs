@@ -1,23 +1,29 @@
 //! How fast the client is against a bare socket, in pairs of acquire and release a second, and what a pair
 //! costs it in processor time, which is the same on a busy machine. The server runs in a process of its
 //! own, so that only the network is shared:
-//! `cargo bench -p fairlock --features server --bench client [-- SECONDS]`.
+//! `cargo bench -p fairlock --features server --bench client [-- SECONDS [ROUNDS]] [--pin CORE,CORE]`.
+//!
+//! Everything takes turns; printed are medians of the rounds, and of the ratios within each round. `--pin` puts
+//! the client on the first of two cores and the server on the second, which may be the same.
 
 use fairlock::{Client, Server};
 use std::env;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+const UNDER_WAY: usize = 256;
+
 fn main() {
-    if env::args().any(|argument| argument == "serve") {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "serve") {
         return serve();
     }
-    let seconds = env::args()
-        .find_map(|argument| argument.parse().ok())
-        .unwrap_or(2.0);
-    let time = Duration::from_secs_f64(seconds);
+    let mut numbers = arguments.iter().filter_map(|text| text.parse::<f64>().ok());
+    let time = Duration::from_secs_f64(numbers.next().unwrap_or(1.0));
+    let rounds = numbers.next().unwrap_or(5.0) as usize;
     let mut server = Command::new(env::current_exe().expect("this program has a path"))
         .arg("serve")
         .stdin(Stdio::piped())
@@ -30,26 +36,52 @@ fn main() {
         .read_line(&mut address)
         .expect("the server says where it is");
     let address = address.trim();
-
-    for round in 1..=3 {
-        println!("round {round}");
-        let one = measure("bare socket, one at a time", None, || bare(address, time));
-        let one = Some(one);
-        measure("blocking, one at a time", one, || blocking(address, time));
-        measure("future, one at a time", one, || futures(address, 1, time));
-        measure("callback, one at a time", one, || {
-            callbacks(address, 1, time)
-        });
-        for depth in [64, 256] {
-            let name = format!("futures, {depth} under way");
-            measure(&name, one, || futures(address, depth, time));
-            let name = format!("callbacks, {depth} under way");
-            measure(&name, one, || callbacks(address, depth, time));
-        }
-        measure("threads, 16 blocking", one, || threads(address, 16, time));
+    if let Some(place) = arguments.iter().position(|argument| argument == "--pin") {
+        let cores = arguments
+            .get(place + 1)
+            .and_then(|text| text.split_once(','));
+        let (own, other) = cores.expect("--pin takes two cores, as in 0,1");
+        pin(std::process::id(), own);
+        pin(server.id(), other);
     }
+
+    compare(
+        rounds,
+        time,
+        &[
+            ("bare socket, one at a time", &|| bare(address, time)),
+            ("blocking, one at a time", &|| blocking(address, time)),
+            ("future, one at a time", &|| futures(address, 1, time)),
+            ("callback, one at a time", &|| callbacks(address, 1, time)),
+            ("threads, 16 blocking", &|| threads(address, 16, time)),
+        ],
+    );
+    compare(
+        rounds,
+        time,
+        &[
+            ("bare socket, 256 under way", &|| {
+                bare_pipelined(address, time)
+            }),
+            ("futures, 64 under way", &|| futures(address, 64, time)),
+            ("futures, 256 under way", &|| {
+                futures(address, UNDER_WAY, time)
+            }),
+            ("callbacks, 256 under way", &|| {
+                callbacks(address, UNDER_WAY, time)
+            }),
+        ],
+    );
     drop(server.stdin.take());
     server.wait().expect("it ends with its input");
+}
+
+fn pin(process: u32, core: &str) {
+    let pinned = Command::new("taskset")
+        .args(["-a", "-c", "-p", core, &process.to_string()])
+        .stdout(Stdio::null())
+        .status();
+    assert!(pinned.expect("taskset is there").success());
 }
 
 fn serve() {
@@ -62,20 +94,36 @@ fn serve() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// Pairs a second, each of which has cost the client so many microseconds.
-fn measure(name: &str, bare: Option<f64>, run: impl FnOnce() -> f64) -> f64 {
-    let start = Instant::now();
-    let before = processor_time();
-    let rate = run();
-    let cost = processor_time() - before;
-    let pair = cost / (rate * start.elapsed().as_secs_f64());
-    println!(
-        "  {name:28} {rate:>9.0} pairs/s {:>9.0} requests/s {:>6.2} of bare {:>7.2} µs a pair",
-        2.0 * rate,
-        rate / bare.unwrap_or(rate),
-        pair * 1e6
-    );
-    rate
+type Target<'a> = (&'a str, &'a dyn Fn() -> f64);
+
+/// Pairs a second of each target, in turns; the first is what the others are measured by.
+fn compare(rounds: usize, time: Duration, targets: &[Target<'_>]) {
+    let mut figures = vec![Vec::new(); targets.len()];
+    for _ in 0..rounds {
+        for (target, figures) in targets.iter().zip(&mut figures) {
+            let before = processor_time();
+            let rate = (target.1)();
+            let cost = (processor_time() - before) / (rate * time.as_secs_f64());
+            figures.push((rate, cost));
+        }
+    }
+    let first = figures[0].clone();
+    for ((name, _), figures) in targets.iter().zip(figures) {
+        let rate = median(figures.iter().map(|(rate, _)| *rate));
+        let cost = median(figures.iter().map(|(_, cost)| *cost));
+        let beside = figures.iter().zip(&first);
+        let ratio = median(beside.map(|((rate, _), (bare, _))| rate / bare));
+        println!(
+            "{name:28} {rate:>9.0} pairs/s  {ratio:>5.2} of bare {:>7.2} µs a pair",
+            cost * 1e6
+        );
+    }
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 fn processor_time() -> f64 {
@@ -99,6 +147,46 @@ fn bare(address: &str, time: Duration) -> f64 {
         let token = granted.split(' ').nth(2).expect("a token");
         ask(format!("R bench {token} #1\n").as_bytes());
         pairs += 1;
+    }
+    f64::from(pairs) / start.elapsed().as_secs_f64()
+}
+
+/// What one would write by hand: one socket, and one write for all that one read asks for.
+fn bare_pipelined(address: &str, time: Duration) -> f64 {
+    let mut stream = TcpStream::connect(address).expect("the server is there");
+    stream.set_nodelay(true).expect("a socket");
+    let mut out = String::new();
+    for nth in 0..UNDER_WAY {
+        let _ = writeln!(out, "A bench:{nth} 30 0 #{nth}");
+    }
+    let mut incoming = vec![0; 64 << 10];
+    let (mut held, mut pairs) = (0, 0);
+    let start = Instant::now();
+    while start.elapsed() < time {
+        stream
+            .write_all(out.as_bytes())
+            .expect("the server is there");
+        out.clear();
+        held += stream.read(&mut incoming[held..]).expect("answers");
+        let whole = incoming[..held].iter().rposition(|byte| *byte == b'\n');
+        let whole = whole.map_or(0, |last| last + 1);
+        let lines = std::str::from_utf8(&incoming[..whole]).expect("they are ASCII");
+        for line in lines.lines() {
+            let mut fields = line.split(' ');
+            let operation = fields.next().expect("a line has fields");
+            let key = fields.next().expect("a key");
+            let token = fields.next().expect("a token, or ok");
+            let tag = fields.next().expect("the tag");
+            let _ = match operation {
+                "A" => writeln!(out, "R {key} {token} {tag}"),
+                _ => {
+                    pairs += 1;
+                    writeln!(out, "A {key} 30 0 {tag}")
+                }
+            };
+        }
+        incoming.copy_within(whole..held, 0);
+        held -= whole;
     }
     f64::from(pairs) / start.elapsed().as_secs_f64()
 }

@@ -3,10 +3,11 @@
 
 use super::acquire::OnLost;
 use super::core::{After, Face, Reader};
+use super::driver::look::Look;
 use super::driver::socket::Socket;
 use super::driver::{self, clock};
 use super::instance::{Instance, Started, Writer};
-use super::session::{Ask, ConnectionId, OperationId, Outcome};
+use super::session::{Ask, ConnectionId, Micros, OperationId, Outcome};
 use crate::error::Error;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -15,6 +16,13 @@ use std::time::Duration;
 
 /// How often a call looks whether it is to go on, and how it asks.
 pub(crate) type Check<'a> = Option<(Duration, &'a mut dyn FnMut() -> bool)>;
+
+/// What a thread needs to read the socket itself.
+struct Lead {
+    connection: ConnectionId,
+    socket: Arc<Socket>,
+    look: Look,
+}
 
 /// What came of reading the socket oneself.
 enum Led {
@@ -63,7 +71,7 @@ impl Instance {
             instance: self,
             started,
         };
-        let result = self.wait(started, lead, &mut check);
+        let result = self.wait(started, lead, now, &mut check);
         std::mem::forget(guard);
         result
     }
@@ -71,15 +79,18 @@ impl Instance {
     fn wait(
         &self,
         started: Started,
-        lead: Option<(ConnectionId, Arc<Socket>)>,
+        lead: Option<Lead>,
+        mut since: Micros,
         check: &mut Check<'_>,
     ) -> Result<Outcome, Error> {
-        if let Some((connection, socket)) = lead {
+        if let Some(mut lead) = lead {
+            let connection = lead.connection;
             loop {
-                match self.lead(started, connection, &socket) {
+                match self.lead(started, &mut lead, since) {
                     Led::Done(result) => return result,
                     Led::Leave => break,
                     Led::GoOn => {
+                        since = clock::now();
                         let Some((_, go_on)) = check else {
                             continue;
                         };
@@ -102,11 +113,7 @@ impl Instance {
     }
 
     /// Makes this thread the reader of the connection that its operation alone uses.
-    fn take_lead(
-        &self,
-        core: &mut super::core::Core,
-        operation: OperationId,
-    ) -> Option<(ConnectionId, Arc<Socket>)> {
+    fn take_lead(&self, core: &mut super::core::Core, operation: OperationId) -> Option<Lead> {
         let id = core.session.connection_of(operation)?;
         if core.session.under_way(id) != 1 {
             return None;
@@ -121,19 +128,34 @@ impl Instance {
         }
         line.reader = Reader::Caller;
         line.watch(&self.driver.registry);
-        Some((id, line.socket.clone()))
+        Some(Lead {
+            connection: id,
+            socket: line.socket.clone(),
+            look: line.look,
+        })
     }
 
     /// Reads once and handles what came, for whomever it is.
-    fn lead(&self, started: Started, id: ConnectionId, socket: &Socket) -> Led {
+    fn lead(&self, started: Started, lead: &mut Lead, since: Micros) -> Led {
+        let Lead {
+            connection: id,
+            ref socket,
+            ref mut look,
+        } = *lead;
         // Filled with zeros for each read: as small as the answer to one request is.
         let mut buffer = [0; 1024];
-        let read = socket.read_waiting(&mut buffer);
+        let read = look.read(socket, &mut buffer, since);
         if matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::Interrupted) {
             return Led::GoOn;
         }
         let now = clock::now();
+        if read.is_ok() {
+            look.answered(now);
+        }
         let mut core = self.lock();
+        if let Some(line) = core.line(id) {
+            line.look = *look;
+        }
         let came = self.take_read(&mut core, id, socket, read, &mut buffer, now);
         let mut after = After::default();
         core.settle(&mut after, now);

@@ -3,6 +3,7 @@
 
 use super::acquire::OnLost;
 use super::address::Address;
+use super::driver::look::Look;
 use super::driver::socket::Socket;
 use super::session::{
     ConnectionId, Effect, FaceId, LockId, Micros, OperationId, Outcome, Session, Slab,
@@ -66,6 +67,8 @@ pub(super) struct Line {
     pub(super) socket: Arc<Socket>,
     pub(super) epoch: u32,
     pub(super) reader: Reader,
+    /// Whether blocking calls look for their answers before they sleep.
+    pub(super) look: Look,
     /// What the driver hears of.
     pub(super) watched: Option<mio::Interest>,
     /// Some thread is writing, and will look for more before it ends.

@@ -5,6 +5,7 @@ use super::core::{After, Core, Line, Reader};
 use super::driver::Driver;
 use super::driver::clock;
 use super::driver::dial::plain;
+use super::driver::look::Look;
 use super::driver::socket::{Got, Socket};
 use super::event_loop::EventLoop;
 use super::instance::{Instance, Writer};
@@ -47,6 +48,7 @@ impl Instance {
                         socket,
                         epoch: connection.epoch,
                         reader: Reader::Driver,
+                        look: Look::new(),
                         watched: Some(Interest::READABLE),
                         writing: false,
                         blocked: false,

@@ -5,6 +5,7 @@ mod alarm;
 pub(crate) mod clock;
 pub(crate) mod dial;
 pub(crate) mod fork;
+pub(crate) mod look;
 pub(crate) mod socket;
 
 use super::address::Address;
