@@ -8,6 +8,7 @@ use super::serve::Serving;
 use super::state::{Node, Shared, now};
 use super::stream::Stream;
 use super::tls;
+use crate::engine::Time;
 use crate::protocol::{Code, Reply, limits};
 use crate::tls::Acceptor;
 use std::future::poll_fn;
@@ -36,7 +37,7 @@ pub(crate) async fn run(
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
-                if node.lock().is_full(most) {
+                if !node.lock().has_room(now(), most) {
                     turn_away(&node, socket, address, most, acceptor.clone());
                     now_and_then!(
                         warn,
@@ -174,6 +175,35 @@ async fn say_busy(node: &Shared, stream: Stream, most: u32) {
 }
 
 impl Node {
+    /// Whether there is a place for one more connection: a free one, or else that of the one that has been there for longest
+    /// without a word, if it had [`hello_timeout`](super::settings::Settings::hello_timeout) to say one.
+    fn has_room(&mut self, now: Time, most: u32) -> bool {
+        if !self.is_full(most) {
+            return true;
+        }
+        let patience = self.settings.hello_timeout.as_micros() as u64;
+        let Node {
+            undecided,
+            connections,
+            ..
+        } = self;
+        let silent = undecided.pop_before(Time(now.0.saturating_sub(patience)), |id| {
+            connections.is_undecided(*id)
+        });
+        let Some(silent) = silent else {
+            return false;
+        };
+        self.counters.reached(Limit::HelloTimeout);
+        now_and_then!(
+            warn,
+            "{most} connections are open; for each further one the oldest is closed that has not said anything (max_connections, hello_timeout)"
+        );
+        self.abandon(now, silent);
+        self.flush_others(now);
+        self.rearm();
+        !self.is_full(most)
+    }
+
     fn begin_handshake(&mut self) -> Entry {
         let (entry, pushed) = self.opening.enter();
         if pushed {

@@ -126,6 +126,12 @@ impl Connections {
         }
     }
 
+    /// Whether no whole line has come of this connection yet.
+    pub(crate) fn is_undecided(&mut self, id: ConnectionId) -> bool {
+        self.get_mut(id)
+            .is_some_and(|connection| connection.greeting == Greeting::Awaited)
+    }
+
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
         self.get_mut(id)?;
         let place = self.places[id.index as usize].take();

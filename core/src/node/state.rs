@@ -12,7 +12,7 @@ use super::clock;
 use super::cluster::Cluster;
 use super::connection::{Connection, Connections};
 use super::counters::{Counters, Limit};
-use super::entrants::Entrants;
+use super::entrants::{Entrants, Undecided};
 use super::log::now_and_then;
 use super::settings::Settings;
 use super::spin::Spinner;
@@ -95,6 +95,8 @@ pub(crate) struct Node {
     pub(crate) turning_away: u32,
     /// Sockets beyond the limit that may turn out to be a peer's.
     pub(crate) sorting_out: Entrants,
+    /// Connections that have not said anything.
+    pub(crate) undecided: Undecided,
     /// Connections that are in a TLS handshake.
     pub(crate) opening: Entrants,
     /// Who does the costly part of a handshake; one at a time, so that others have their turn in between.
@@ -162,6 +164,7 @@ impl Node {
             open: 0,
             turning_away: 0,
             sorting_out: Entrants::new(super::accept::SORTED_OUT_AT_ONCE),
+            undecided: Undecided::default(),
             opening,
             handshaking: Arc::new(Semaphore::new(1)),
             news: Arc::new(Notify::new()),
@@ -212,6 +215,13 @@ impl Node {
         let id = self.engine.connect(address);
         self.connections.insert(id, connection);
         self.counters.accepted += 1;
+        let Node {
+            connections,
+            undecided,
+            open,
+            ..
+        } = self;
+        undecided.add(now, id, *open, |id| connections.is_undecided(*id));
         if self.asks_who_speaks() {
             self.idle_checks
                 .add(now.after(millis(self.settings.hello_timeout)), id);

@@ -2,7 +2,7 @@
 
 use crate::nodes::{server, server_with};
 use crate::raw::{LIMIT, Peer, token, until, until_waiting};
-use fairlock::node::Bytes;
+use fairlock::node::{Bytes, Limit};
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,8 @@ fn a_client_that_does_not_read_is_cut_off_and_disturbs_nobody() {
     }
     println!("slowest answer to a bystander: {worst:?}");
     until(&mut holder, "S", |reply| reply.contains(" connections=2 "));
+    let node = server.view().snapshot().expect("it runs");
+    assert_eq!(node.counters.limit(Limit::Unread), 1);
     // What had not left the node is taken back; who is cut off hears of it at the end.
     let mut sink = vec![0; 1 << 20];
     let begin = Instant::now();
@@ -132,6 +134,8 @@ fn a_silent_client_that_gave_an_id_is_closed_and_others_are_not() {
     });
     silent.hear_end();
     assert!(begin.elapsed() >= Duration::from_millis(200));
+    let node = server.view().snapshot().expect("it runs");
+    assert_eq!(node.counters.limit(Limit::IdleTimeout), 1);
     probes.join().expect("all were written");
     for _ in 0..30 {
         assert_eq!(alive.hear(), "P");
@@ -153,11 +157,65 @@ fn connections_beyond_the_limit_are_told_so_and_closed() {
         "{reply}"
     );
     fourth.hear_end();
+    let node = server.view().snapshot().expect("it runs");
+    assert_eq!(node.counters.limit(Limit::Connections), 1);
     peers.pop();
     until(&mut peers[0], "S", |reply| {
         reply.contains(" connections=2 ")
     });
     Peer::connect(server.address()).hear_nothing();
+}
+
+/// Goal: connections that say nothing keep nobody out for ever, and nobody is cut off who has said anything, or while there
+/// is room. Method: as many as there may be, one silent, one with half a line and one that has spoken; then one more each time.
+#[test]
+fn where_there_is_no_room_who_has_said_nothing_for_longest_gives_its_place_to_who_comes() {
+    let patience = Duration::from_millis(1500);
+    let server = server_with(|settings| {
+        settings.max_connections = 3;
+        settings.hello_timeout = patience;
+    });
+    let reached = |limit| {
+        let node = server.view().snapshot().expect("it runs");
+        node.counters.limit(limit)
+    };
+    let mut silent = Peer::connect(server.address());
+    let mut typing = Peer::connect(server.address());
+    typing.send(b"P #1");
+    std::thread::sleep(2 * patience);
+    let mut speaker = Peer::connect(server.address());
+    speaker.hear_nothing();
+    // There was room, so all this time nobody had to speak. The first one now gives way, to a fourth that says nothing either.
+    let mut fourth = Peer::connect(server.address());
+    silent.hear_end();
+    assert_eq!(reached(Limit::HelloTimeout), 1);
+    // So does the second, although it has begun to say something.
+    let mut fifth = Peer::connect(server.address());
+    fifth.hear_nothing();
+    typing.hear_end();
+    // The fourth has not had its time yet.
+    let mut sixth = Peer::connect(server.address());
+    let reply = sixth.hear();
+    assert!(reply.starts_with("E ? - busy max_connections "), "{reply}");
+    sixth.hear_end();
+    assert_eq!(
+        (reached(Limit::HelloTimeout), reached(Limit::Connections)),
+        (2, 1)
+    );
+    std::thread::sleep(patience);
+    let mut seventh = Peer::connect(server.address());
+    seventh.hear_nothing();
+    fourth.hear_end();
+    for peer in [&mut speaker, &mut fifth, &mut seventh] {
+        peer.hear_nothing();
+    }
+    // Of those that have spoken none has to go.
+    let mut eighth = Peer::connect(server.address());
+    assert!(eighth.hear().starts_with("E ? - busy max_connections "));
+    assert_eq!(
+        (reached(Limit::HelloTimeout), reached(Limit::Connections)),
+        (3, 2)
+    );
 }
 
 #[test]

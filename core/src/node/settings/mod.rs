@@ -166,7 +166,7 @@ settings! {
     max_unread_total: Bytes = Bytes(1 << 30),
     /// How many TLS handshakes can be under way. Where another one begins, the oldest is ended.
     max_handshakes: u32 = 1000,
-    /// How long a connection may take to say who it is, where a secret is asked for.
+    /// How long a connection may take to say who it is, where a secret is asked for. Elsewhere one that has said nothing for so long is closed when `max_connections` is reached.
     hello_timeout: Duration = Duration::from_secs(5),
     /// How long a client that gave an id may be silent before its connection is closed.
     idle_timeout: Duration = Duration::from_secs(15),
