@@ -7,7 +7,9 @@ use super::slab::OperationId;
 use super::{ConnectionId, Micros, Session};
 use crate::error::{Error, ErrorKind};
 use crate::mutation::Mutation;
-use crate::protocol::{HelloReply, KeyRef, Operation as Letter, Reply, Split, Tag, Token, split};
+use crate::protocol::{
+    Code, HelloReply, KeyRef, Operation as Letter, Reply, Split, Tag, Token, split,
+};
 
 /// A server that says this is none, or not one that this client can follow.
 struct Garbage(String);
@@ -233,8 +235,12 @@ impl Session {
         }
         let Some(tag) = tag else {
             // About the connection, not about a request: every request of this client has a tag.
-            let text = format!("the server refuses this client: {code}: {text}");
-            self.drop_connection(index, Failure { text, code: None }, now);
+            let failure = Failure {
+                text: format!("the server refuses this client: {code}: {text}"),
+                // Whatever else was wrong with this connection, another one may be all right.
+                code: (code == Code::Auth.as_str()).then(|| code.to_owned()),
+            };
+            self.drop_connection(index, failure, now);
             return Ok(());
         };
         let Some(letter) = operation else {

@@ -161,16 +161,6 @@ impl Session {
     pub(super) fn check_exhausted(&mut self, id: OperationId, now: Micros) {
         let patience = self.settings.connect_timeout;
         let retry_for = self.settings.retry_for;
-        let own = &self.connections[..self.registered];
-        let refused = own.iter().find_map(|connection| {
-            let failure = connection.failure.as_ref()?;
-            let code = failure.code.clone()?;
-            Some((code, format!("{}: {}", connection.address, failure.text)))
-        });
-        let all_refused = own.iter().all(|connection| {
-            let failure = connection.failure.as_ref();
-            failure.is_some_and(|failure| failure.code.is_some())
-        });
         let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
@@ -197,21 +187,37 @@ impl Session {
         if !tried {
             return;
         }
-        if all_refused && let Some((code, text)) = refused {
-            let error = Error::new(ErrorKind::of_wire_code(&code), text);
+        if let Some(error) = self.all_refuse() {
             return self.fail_try_operation(id, error, now);
         }
         if now < since + patience {
             return;
         }
+        let Some(tries) = self.tries_of(id) else {
+            return;
+        };
         let over_at = *tries.over_at.get_or_insert(now + retry_for);
         if now >= over_at {
             self.fail_used_up(id, now);
         }
     }
 
+    /// What the first server says, if each of them refuses this client.
+    fn all_refuse(&self) -> Option<Error> {
+        let own = &self.connections[..self.registered];
+        let mut refusals = own.iter().map(|connection| {
+            let failure = connection.failure.as_ref()?;
+            let code = failure.code.as_deref()?;
+            let text = format!("{}: {}", connection.address, failure.text);
+            Some(Error::new(ErrorKind::of_wire_code(code), text))
+        });
+        let first = refusals.next()??;
+        refusals.all(|refusal| refusal.is_some()).then_some(first)
+    }
+
     pub(super) fn fail_used_up(&mut self, id: OperationId, now: Micros) {
-        let error = self.connection_failed(id);
+        let refused = self.all_refuse();
+        let error = refused.unwrap_or_else(|| self.connection_failed(id));
         self.fail_try_operation(id, error, now);
     }
 

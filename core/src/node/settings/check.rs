@@ -103,8 +103,7 @@ impl Settings {
         }
         self.check_cluster()?;
         self.check_tls()?;
-        self.admin_addresses()?;
-        self.addresses().map(|_| ())
+        self.check_ports()
     }
 
     /// What concerns peers.
@@ -295,13 +294,31 @@ impl Settings {
         Ok(addresses)
     }
 
+    /// What listens beside each other.
+    fn check_ports(&self) -> Result<(), SettingError> {
+        let (page, clients) = (self.admin_addresses()?, self.addresses()?);
+        let clash = page.iter().any(|one| {
+            let mut others = clients.iter();
+            one.port() != 0 && others.any(|other| are_one_port(one, other))
+        });
+        if !clash {
+            return Ok(());
+        }
+        let (name, address) = (self.listen_name(), self.listen_address());
+        let text = format!("`{name}` is {address}; each of the two needs a port of its own");
+        Err(self.wrong("admin", text))
+    }
+
     /// Names the setting that says where the node listens.
     fn wrong_listen(&self, expected: impl Into<String>) -> SettingError {
-        let name = match (&self.listen, &self.node) {
+        SettingError::new(self.listen_name(), self.listen_address(), expected)
+    }
+
+    fn listen_name(&self) -> &'static str {
+        match (&self.listen, &self.node) {
             (None, Some(_)) => "node",
             _ => "listen",
-        };
-        SettingError::new(name, self.listen_address(), expected)
+        }
     }
 
     /// Whether a client without a certificate is turned away.
@@ -365,6 +382,12 @@ pub(crate) fn check_secret(name: &str, secret: &Secret) -> Result<(), SettingErr
         return Err(SettingError::new(name, "…", expected));
     }
     Ok(())
+}
+
+/// Whether the system would refuse one of the two while the other is listened on.
+fn are_one_port(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let everywhere = |address: &SocketAddr| address.ip().is_unspecified();
+    one.port() == other.port() && (one.ip() == other.ip() || everywhere(one) || everywhere(other))
 }
 
 fn is_host_and_port(text: &str) -> bool {
