@@ -1,20 +1,25 @@
 """The compose file and the one for Kubernetes: valid, and each node started with just the environment that it gives,
 names replaced by addresses of this machine."""
 
-import os
 import re
+import socket
+import urllib.error
+import urllib.request
 
 import yaml
-from conftest import BINARY, PACKAGING, command_of, dockerfile, loopback, succeed, whole_cluster_comes_up
+from conftest import BINARY, LIMIT, PACKAGING, command_of, dockerfile, loopback, succeed, wait_for, whole_cluster_comes_up
 
 COMPOSE = PACKAGING / "compose.yaml"
 KUBERNETES = PACKAGING / "kubernetes/fairlock.yaml"
 
 
-def cluster_comes_up(tmp_path, start, environments, hosts, secret):
-    """Starts a node with each environment; `hosts` says which address each name stands for."""
-    secret_file = tmp_path / "secret"
-    secret_file.write_text("open sesame\n")
+def cluster_comes_up(tmp_path, start, environments, hosts, secrets):
+    """Starts a node with each environment; `hosts` says which address each name stands for, and `secrets` are the paths of
+    files with secrets, the first one that of clients."""
+    files = {secret: tmp_path / secret.replace("/", "_") for secret in secrets}
+    for secret, file in files.items():
+        file.write_text(f"open {secret}\n")
+    secret_file = files[secrets[0]]
     instructions, image = dockerfile()
     known = []
     for name, env in environments.items():
@@ -27,7 +32,7 @@ def cluster_comes_up(tmp_path, start, environments, hosts, secret):
         node = env["FAIRLOCK_NODE"]
         env = {key: value.replace("0.0.0.0", node.split(":")[0]) for key, value in env.items()}
         env = {key: re.sub(r"^/data$", str(data), value) for key, value in env.items()}
-        env = {key: value.replace(secret, str(secret_file)) for key, value in env.items()}
+        env = {key: str(files.get(value, value)) for key, value in env.items()}
         known.append((node, env, start(command_of(instructions, "CMD"), env)))
     for _, _, node in known:
         node.wait_until_it_listens()
@@ -71,7 +76,7 @@ def test_the_nodes_of_the_compose_file_become_a_cluster(tmp_path, start):
         assert service["environment"]["FAIRLOCK_ADVERTISE"] == host and container == "7420"
         hosts[host] = f"{address}:{container}"
         environments[name] = service["environment"]
-    known = cluster_comes_up(tmp_path, start, environments, hosts, "/run/secrets/fairlock_secret")
+    known = cluster_comes_up(tmp_path, start, environments, hosts, ["/run/secrets/fairlock_secret"])
     for name, service in compose["services"].items():
         kind, *health = service["healthcheck"]["test"]
         assert kind == "CMD" and health[0] == "/usr/bin/fairlock"
@@ -140,9 +145,46 @@ def test_the_pods_become_a_cluster(tmp_path, start):
         hosts[f"{name}.{spec['serviceName']}.default.svc"] = loopback()
     peers = environments["fairlock-0"]["FAIRLOCK_PEERS"].split(",")
     assert peers == [f"{host}:7420" for host in hosts], "every pod is a peer, in the order of their numbers"
-    known = cluster_comes_up(tmp_path, start, environments, hosts, "/run/secrets/fairlock/secret")
-    for probe in ["startupProbe", "livenessProbe", "readinessProbe"]:
-        program, *words = container[probe]["exec"]["command"]
-        assert program == "/usr/bin/fairlock"
-        for node, env, _ in known:
-            succeed(BINARY, *words, env=env | {"FAIRLOCK_SERVERS": node})
+    secrets = ["/run/secrets/fairlock/secret", "/run/secrets/fairlock/admin_secret"]
+    known = cluster_comes_up(tmp_path, start, environments, hosts, secrets)
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    for node, env, _ in known:
+        page = f"http://{node.split(':')[0]}:{ports['admin']}"
+        for probe, path in paths.items():
+            get = container[probe]["httpGet"]
+            assert get["path"] == path
+            assert ports[get["port"]] == ports["admin"]
+            # What the kubelet asks has no secret.
+            wait_for(lambda: status_of(page + path) == 200, f"{path} of {node}")
+        assert status_of(page + "/metrics") == 401
+        token = open(env["FAIRLOCK_ADMIN_SECRET_FILE"]).read().strip()
+        assert status_of(page + "/metrics", token) == 200
+
+
+def test_a_pod_is_ready_only_when_it_could_take_over(tmp_path, start):
+    """The second of two nodes waits for the first, which does not run: alive, and not ready."""
+    one, two = loopback(), loopback()
+    env = {
+        "FAIRLOCK_PEERS": f"{one}:7420,{two}:7420",
+        "FAIRLOCK_NODE": f"{two}:7420",
+        "FAIRLOCK_ADMIN": f"{two}:7421",
+        "FAIRLOCK_DATA_DIR": str(tmp_path),
+        "FAIRLOCK_DISCOVERY_TIMEOUT": "5",
+    }
+    # The other place is taken by somebody who listens and says nothing, so that the node has to wait.
+    with socket.create_server((one, 7420)):
+        node = start(["serve"], env).wait_until_it_listens()
+        assert status_of(f"http://{two}:7421/healthz") == 200, node.log
+        assert status_of(f"http://{two}:7421/readyz") == 503
+        wait_for(lambda: status_of(f"http://{two}:7421/readyz") == 200, "alone it becomes active")
+
+
+def status_of(url, token=None):
+    """What a GET is answered with."""
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code

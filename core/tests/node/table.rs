@@ -3,7 +3,7 @@
 
 use crate::nodes::{server, server_with};
 use crate::raw::{LIMIT, Peer, token, until_waiting};
-use fairlock::node::Secret;
+use fairlock::node::{Limit, Secret};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -335,6 +335,8 @@ fn who_does_not_say_the_secret_in_time_is_closed() {
     slow.send(b"H 1 auth=");
     silent.hear_end();
     slow.hear_end();
+    let node = server.view().snapshot().expect("it runs");
+    assert_eq!(node.counters.limit(Limit::HelloTimeout), 2);
 }
 
 #[test]
@@ -349,21 +351,34 @@ fn limits_are_refused_by_name_and_hold_exactly() {
     let token = peer.acquire("A a 30 5");
     peer.acquire("A b 30 5");
     peer.acquire("A c 30 5");
-    let refused = |reply: String, start: &str, name: &str| {
-        assert!(reply.starts_with(start) && reply.contains(name), "{reply}");
+    let reached = || {
+        let node = server.view().snapshot().expect("it runs");
+        let reached = node.counters.limits().filter(|(_, count)| *count > 0);
+        reached.collect::<Vec<_>>()
     };
-    refused(peer.ask("A d 30 5 #1"), "E A d busy #1 ", "max_keys");
+    let mut met = Vec::new();
+    let mut refused = |reply: String, start: &str, limit: Limit| {
+        let name = format!("{} is reached", limit.as_str());
+        assert!(
+            reply.starts_with(start) && reply.ends_with(&name),
+            "{reply}"
+        );
+        met.push((limit, 1));
+        met.sort_by_key(|(limit, _)| *limit as usize);
+        assert_eq!(reached(), met);
+    };
+    refused(peer.ask("A d 30 5 #1"), "E A d busy #1 ", Limit::Keys);
     peer.say("A a 30 0\nA a 30 0");
-    refused(peer.ask("A a 30 0"), "E A a busy ", "max_waiters_per_key");
+    refused(peer.ask("A a 30 0"), "E A a busy ", Limit::WaitersOfKey);
     peer.say("A b 30 0\nA b 30 0");
     refused(
         peer.ask("A c 30 0"),
         "E A c busy ",
-        "max_waiting_per_connection",
+        Limit::WaitingOfConnection,
     );
     let mut other = Peer::connect(server.address());
     other.say("A c 30 0");
-    refused(other.ask("A c 30 0"), "E A c busy ", "max_waiters ");
+    refused(other.ask("A c 30 0"), "E A c busy ", Limit::Waiters);
     until_waiting(&mut other, "c", 1);
     // A place that becomes free can be taken.
     peer.say(&format!("R a {token}"));

@@ -4,7 +4,8 @@
 use crate::nodes::server_with;
 use crate::raw::{LIMIT, Peer, until};
 use fairlock::Server;
-use fairlock::node::hash_secret;
+use fairlock::node::{Limit, hash_secret};
+use fairlock::protocol::Code;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -258,6 +259,14 @@ fn a_flood_of_hellos_is_bounded_and_leaves_the_others_alone() {
     let last = flood.last_mut().expect("there are some");
     assert!(last.hear().starts_with("E H - busy "));
     last.hear_end();
+    let node = server.view().snapshot().expect("it runs");
+    let busy = node
+        .counters
+        .refusals()
+        .find(|(code, _)| *code == Code::Busy);
+    let busy = busy.expect("every code is there").1;
+    assert!(busy > 0);
+    assert_eq!(node.counters.limit(Limit::SecretChecks), busy);
     println!("the next one, under a flood: {:?}", known(Instant::now()));
     let mut root = hello(&server, "root", '1');
     root.acquire("A k 30 -");

@@ -13,7 +13,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::Error;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The two ways in which the same numbers can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -354,15 +355,11 @@ impl Numbers {
             Some(&Unit::Seconds),
             &ConstCounter::new(process.cpu_seconds),
         )?;
-        let started = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .saturating_sub(self.node.up);
         to.one(
             "process_start_time",
             "When the node was started, in seconds since 1970.",
             Some(&Unit::Seconds),
-            &ConstGauge::new(started.as_millis() as f64 / 1e3),
+            &ConstGauge::new(started(self.node.up).as_millis() as f64 / 1e3),
         )?;
         for (name, help, unit, value) in [
             (
@@ -396,6 +393,16 @@ impl Numbers {
         }
         Ok(())
     }
+}
+
+/// When a node was started that has run for so long, since 1970. Worked out once: what moved by a millisecond from one
+/// look to the next would count as a restart each time.
+fn started(up: Duration) -> Duration {
+    static STARTED: OnceLock<Duration> = OnceLock::new();
+    *STARTED.get_or_init(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.unwrap_or_default().saturating_sub(up)
+    })
 }
 
 /// Writes whole families, each with its help.

@@ -3,12 +3,13 @@
 use crate::support::{
     Folder, LIMIT, Outcome, Running, Server, clean, eventually, fairlock, outcome,
 };
+use fairlock::{Client, Error, ErrorKind};
 use nix::pty::openpty;
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::Stdio;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const README: &str = include_str!("../../../README.md");
 
@@ -60,6 +61,9 @@ fn the_file_of_the_readme_does_what_the_readme_says() {
         (billing, &["status"], 0),
         (on_call, &["locks"], 0),
         (on_call, &["waiters", "order:42"], 0),
+        (billing, &["waiters", "order:42"], 0),
+        (billing, &["waiters", "report"], 77),
+        (billing, &["inspect", "report"], 77),
         (on_call, &["run", "order:42", "--", "true"], 77),
         ("billing:open", &["status"], 77),
         ("open sesame", &["status"], 77),
@@ -129,6 +133,156 @@ fn sighup_reads_the_users_again() {
         .env("FAIRLOCK_SERVERS", address)
         .env("FAIRLOCK_SECRET", "a:y");
     assert_eq!(outcome(inspect).code, 0);
+}
+
+fn client(server: &Server, secret: &str) -> Client {
+    let client = Client::builder().servers(&server.address).secret(secret);
+    let client = client.build().expect("options");
+    client.connected().call().expect("it is let in");
+    client
+}
+
+fn is_denied<T: std::fmt::Debug>(what: &str, result: Result<T, Error>) {
+    let error = result.expect_err(what);
+    let denied = ErrorKind::Refused {
+        code: "denied".into(),
+    };
+    assert_eq!(error.kind(), &denied, "{what}: {error}");
+}
+
+/// Method: every operation that only looks, as a user that may only lock and as one that may look at some keys.
+#[test]
+fn who_may_not_look_is_denied_whatever_it_asks_and_goes_on() {
+    let folder = Folder::new("users-look");
+    let text = user("locks", "secret = \"x\"", "\"\"", "\"lock\"")
+        + &user("looks", "secret = \"y\"", "\"a:\"", "\"inspect\"")
+        + &user("lists", "secret = \"z\"", "\"a:\"", "\"list\"");
+    let file = folder.write("users.toml", &text);
+    let server = Server::start_with(&["--users-file", &file], &[]);
+    let locks = client(&server, "locks:x");
+    let lock = locks.acquire("a:k").call().expect("it may");
+    let (looks, lists) = (client(&server, "looks:y"), client(&server, "lists:z"));
+    for (name, client, key) in [
+        ("locks", &locks, "a:k"),
+        ("looks", &looks, "b:k"),
+        ("lists", &lists, "a:k"),
+    ] {
+        is_denied(name, client.inspect(key).call());
+        is_denied(name, client.waiters(key, 10).call());
+    }
+    for client in [&locks, &looks] {
+        is_denied("locks", client.locks("", None, 10).call());
+    }
+    is_denied(
+        "acquire",
+        looks.acquire("a:k").call().map(|lock| lock.token()),
+    );
+    assert_eq!(looks.waiters("a:k", 10).call().expect("it may").count, 0);
+    assert!(looks.inspect("a:k").call().is_ok());
+    assert_eq!(
+        lists
+            .locks("", None, 10)
+            .call()
+            .expect("it may")
+            .locks
+            .len(),
+        1
+    );
+    assert!(lock.release().call().expect("an answer"));
+}
+
+/// Goal: a client with one address whose user may do other things from now on loses nothing but what it may not do any more.
+/// Method: two requests that wait, of which one may go on, and a lock with keep-alive.
+#[test]
+fn a_change_of_rights_denies_what_waits_for_lost_keys_and_leaves_the_rest_alone() {
+    let folder = Folder::new("users-rights");
+    let root = user("root", "secret = \"x\"", "\"\"", "\"lock\", \"inspect\"");
+    let a = |keys: &str| user("a", "secret = \"y\"", keys, "\"lock\"") + &root;
+    let file = folder.write("users.toml", &a("\"old:\", \"both:\""));
+    let server = Server::start_with(&["--users-file", &file], &[]);
+    let root = client(&server, "root:x");
+    let held = ["old:k", "both:k"].map(|key| root.acquire(key).call().expect("it may"));
+    let a_client = client(&server, "a:y");
+    let kept = a_client
+        .acquire("both:kept")
+        .lease(Duration::from_secs(5))
+        .keep_alive();
+    let kept = kept.call().expect("it may");
+    let waiting = ["old:k", "both:k"].map(|key| {
+        let client = a_client.clone();
+        std::thread::spawn(move || client.acquire(key).call())
+    });
+    eventually("both wait", || {
+        ["old:k", "both:k"]
+            .iter()
+            .all(|key| root.waiters(key, 1).call().expect("it may").count == 1)
+    });
+    folder.write("users.toml", &a("\"both:\", \"new:\""));
+    server.signal(Signal::HUP);
+    let [lost, goes_on] = waiting;
+    is_denied(
+        "a lost key",
+        lost.join().expect("no panic").map(|lock| lock.token()),
+    );
+    assert!(!goes_on.is_finished());
+    let [_, both] = held;
+    assert!(both.release().call().expect("an answer"));
+    let lock = goes_on
+        .join()
+        .expect("no panic")
+        .expect("its place was kept");
+    assert!(lock.release().call().expect("an answer"));
+    assert!(
+        a_client
+            .acquire("new:k")
+            .call()
+            .expect("it may by now")
+            .release()
+            .call()
+            .expect("an answer")
+    );
+    is_denied(
+        "a lost key",
+        a_client.try_acquire("old:other").call().map(|_| ()),
+    );
+    kept.keep().call().expect("it is held");
+    assert!(kept.is_held());
+    let mut process = server.process();
+    process.error_with("connections with other rights from now on: ");
+}
+
+/// Goal: who is not in the file any more, or not with this secret, is told so.
+#[test]
+fn a_user_that_is_gone_loses_its_connection_and_hears_why() {
+    let folder = Folder::new("users-gone");
+    let root = user("root", "secret = \"x\"", "\"\"", "\"lock\", \"inspect\"");
+    let text = user("a", "secret = \"y\"", "\"\"", "\"lock\"")
+        + &user("b", "secret = \"v\"", "\"\"", "\"lock\"")
+        + &root;
+    let file = folder.write("users.toml", &text);
+    let server = Server::start_with(&["--users-file", &file], &[]);
+    let root_client = client(&server, "root:x");
+    let held = root_client.acquire("k").call().expect("it may");
+    let waiting = ["a:y", "b:v"].map(|secret| {
+        let client = client(&server, secret);
+        std::thread::spawn(move || client.acquire("k").call().map(|lock| lock.token()))
+    });
+    eventually("both wait", || {
+        root_client.waiters("k", 1).call().expect("it may").count == 2
+    });
+    folder.write(
+        "users.toml",
+        &(user("b", "secret = \"z\"", "\"\"", "\"lock\"") + &root),
+    );
+    server.signal(Signal::HUP);
+    for waiting in waiting {
+        let error = waiting.join().expect("no panic").expect_err("it is gone");
+        let auth = ErrorKind::Refused {
+            code: "auth".into(),
+        };
+        assert_eq!(error.kind(), &auth, "{error}");
+    }
+    assert!(held.release().call().expect("an answer"));
 }
 
 /// Goal: an operator who is careless hears of it. Method: the same files with other modes.

@@ -3,7 +3,9 @@
 
 mod exposition;
 mod http;
+mod limits;
 mod numbers;
+mod rules;
 
 use crate::support::{Folder, Running, Server, eventually, fairlock, outcome};
 use exposition::Scrape;
@@ -139,6 +141,53 @@ fn a_port_in_use_keeps_the_server_from_starting() {
     assert_eq!((ended.code, &*ended.out), (1, ""), "{ended:?}");
     let expected = format!("cannot listen on {address} for the admin page: the address is in use");
     assert!(ended.err.contains(&expected), "{ended:?}");
+}
+
+/// Method: one port for the page and for clients, said in each way in which one can say it; the second of two addresses of
+/// this machine is another port.
+#[test]
+fn the_port_of_clients_and_peers_cannot_be_that_of_the_page() {
+    let free = {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        free.local_addr().expect("bound").port()
+    };
+    let (address, other) = (format!("127.0.0.1:{free}"), format!("127.0.0.2:{free}"));
+    let everywhere = format!("0.0.0.0:{free}");
+    let peers = format!("{address},127.0.0.1:1");
+    for (arguments, clients) in [
+        (
+            &["--listen", &address, "--admin", &address][..],
+            ["`listen`", &*address],
+        ),
+        (
+            &["--listen", &address, "--admin", &everywhere, "--insecure"],
+            ["`listen`", &address],
+        ),
+        (
+            &["--listen", &everywhere, "--admin", &address, "--insecure"],
+            ["`listen`", &everywhere],
+        ),
+        (
+            &["--peers", &peers, "--node", &address, "--admin", &address],
+            ["`node`", &address],
+        ),
+        (
+            &["--admin", "127.0.0.1:7420"],
+            ["`listen`", "127.0.0.1:7420"],
+        ),
+    ] {
+        let mut command = fairlock(["serve", "--ephemeral"]);
+        command.args(arguments);
+        let ended = outcome(command);
+        assert_eq!((ended.code, &*ended.out), (64, ""), "{ended:?}");
+        for words in [&["--admin"][..], &clients[..], &["port of its own"]].concat() {
+            assert!(ended.err.contains(words), "{words}: {ended:?}");
+        }
+    }
+    let both = ["--listen", &address, "--admin", &other, "--insecure"];
+    let mut command = fairlock(["serve", "--ephemeral"]);
+    command.args(both);
+    assert_eq!(Watched::of(Running::start(command)).admin, other);
 }
 
 #[test]

@@ -45,6 +45,9 @@ fn numbers_are_those_of_what_has_happened() {
 
     let after = watched.scrape();
     after.follows(&before);
+    // An alert on restarts counts its changes.
+    let started = "process_start_time_seconds";
+    assert_eq!(after.value(started), before.value(started));
     let requests = |operation: &str, result: &str| {
         format!("fairlock_requests_total{{operation=\"{operation}\",result=\"{result}\"}}")
     };
