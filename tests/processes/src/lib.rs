@@ -16,7 +16,7 @@ pub use raw::{LIMIT, Peer, token, until, until_waiting};
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -45,7 +45,9 @@ pub struct Node {
     process: Child,
     address: SocketAddr,
     /// Kept open, so that the node can go on writing.
-    _output: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
+    /// Where its metrics are.
+    admin: Option<String>,
 }
 
 impl Node {
@@ -86,8 +88,55 @@ impl Node {
         Node {
             process,
             address,
-            _output: output,
+            output,
+            admin: None,
         }
+    }
+
+    /// Starts one on a free port without a folder, with further arguments, that shows its metrics.
+    #[must_use]
+    pub fn watched(arguments: &[&str]) -> Node {
+        let mut command = serve();
+        command.args(["--ephemeral", "--listen", "127.0.0.1:0"]);
+        command.args(arguments);
+        Node::spawn_watched(command)
+    }
+
+    /// As [`Node::spawn`], and shows its metrics.
+    #[must_use]
+    pub fn spawn_watched(mut command: Command) -> Node {
+        command.args(["--admin", "127.0.0.1:0"]);
+        let mut node = Node::spawn(command);
+        let mut line = String::new();
+        node.output.read_line(&mut line).expect("it writes text");
+        let admin = line.trim_end().strip_prefix("admin on ");
+        node.admin = Some(admin.expect("it says where").to_owned());
+        node
+    }
+
+    /// A sample of its metrics, by name and labels.
+    #[must_use]
+    pub fn metric(&self, series: &str) -> u64 {
+        let admin = self.admin.as_ref().expect("it was started with metrics");
+        let mut socket = TcpStream::connect(admin).expect("it listens");
+        let request =
+            format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        socket
+            .read_to_string(&mut answer)
+            .expect("it answers in text");
+        let value = answer.lines().find_map(|line| line.strip_prefix(series));
+        let value = value.and_then(|value| value.trim().parse().ok());
+        value.unwrap_or_else(|| panic!("no {series} in {answer}"))
+    }
+
+    /// How often a limit was met.
+    #[must_use]
+    pub fn reached(&self, limit: &str) -> u64 {
+        self.metric(&format!(
+            "fairlock_limits_reached_total{{limit=\"{limit}\"}}"
+        ))
     }
 
     /// Where it listens.

@@ -1,8 +1,8 @@
 //! Clients that ask and do not read.
 
 use crate::{MIB, USEFUL, memory_goes_back, narrow, status};
-use fairlock_processes::Node;
 use fairlock_processes::bystander::Bystander;
+use fairlock_processes::{LIMIT, Node};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// after the other, for far more than their sockets take. Each leaves some 300 KiB, all of them would leave 24 MiB.
 #[test]
 fn clients_that_ask_and_never_read_fill_no_memory() {
-    let node = Node::ephemeral(&["--max-unread", "1MiB", "--max-unread-total", "4MiB"]);
+    let node = Node::watched(&["--max-unread", "1MiB", "--max-unread-total", "4MiB"]);
     let mut watcher = node.connect();
     // A long name makes long replies to short requests.
     watcher.ask(&format!("H 1 name={}", "%01".repeat(128)));
@@ -32,6 +32,12 @@ fn clients_that_ask_and_never_read_fill_no_memory() {
     let waits = bystander.finish("clients that do not read");
     let left = status(&mut watcher, "connections");
     println!("{left} connections are left");
+    let counted = || node.reached("max_unread") + node.reached("max_unread_total");
+    // Each that has been cut off is counted, once.
+    let begin = Instant::now();
+    while 81 - status(&mut watcher, "connections") != counted() {
+        assert!(begin.elapsed() < LIMIT, "{} were counted", counted());
+    }
     assert!(most < before + 12 * MIB, "{most} after {before}");
     assert!(waits.p99 < USEFUL);
     assert!((2..81).contains(&left));

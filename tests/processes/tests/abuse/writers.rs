@@ -39,7 +39,7 @@ fn a_thousand_clients_that_write_a_byte_now_and_then_cost_little() {
 
 #[test]
 fn lines_without_an_end_are_cut_off_and_keep_nothing() {
-    let node = Node::ephemeral(&[]);
+    let node = Node::watched(&[]);
     let before = node.resident();
     let bystander = Bystander::start(&node);
     let endless = vec![b'A'; 64 << 10];
@@ -58,6 +58,8 @@ fn lines_without_an_end_are_cut_off_and_keep_nothing() {
             assert!(answer.is_empty() || answer.starts_with(b"E ? - toolong "));
         }
     }
+    let series = "fairlock_connections_cut_off_total{reason=\"too_long\"}";
+    assert_eq!(node.metric(series), 2000);
     let waits = bystander.finish("lines without an end");
     assert!(waits.p99 < USEFUL);
     assert!(most < before + 16 * MIB);
@@ -101,7 +103,7 @@ fn silent_connections_lose_their_places_where_a_secret_is_asked_for() {
         "1",
     ]);
     command.env("FAIRLOCK_SECRET", "sesame");
-    let node = Node::spawn(command);
+    let node = Node::spawn_watched(command);
     let mut watcher = Peer::connect(node.address());
     watcher.ask("H 1 auth=sesame");
     let before = node.resident();
@@ -114,8 +116,51 @@ fn silent_connections_lose_their_places_where_a_secret_is_asked_for() {
     until(&mut watcher, "S", |reply| reply.contains(" connections=2 "));
     println!("all were closed after {:?}", begin.elapsed());
     assert!(begin.elapsed() < LIMIT / 2);
+    assert_eq!(node.reached("hello_timeout"), 3000);
     let waits = bystander.finish("silent connections");
     assert!(waits.p99 < USEFUL);
     drop(silent);
     memory_goes_back(&node, "silent connections", before, most, 4 * MIB);
+}
+
+/// Goal: where no secret is asked for, connections that say nothing keep others out for `hello_timeout` at most, and nobody is
+/// closed who has spoken, or while there is room. Method: silence in every place that is left, and clients that come one after
+/// the other, again where they are turned away, as ours do.
+#[test]
+fn silent_connections_keep_nobody_out_where_no_secret_is_asked_for() {
+    let node = Node::watched(&["--max-connections", "500", "--hello-timeout", "1"]);
+    let mut watcher = node.connect();
+    watcher.hear_nothing();
+    let bystander = Bystander::start(&node);
+    let mut early: Vec<Peer> = (0..10).map(|_| node.connect()).collect();
+    early.iter_mut().for_each(Peer::hear_nothing);
+    let silent: Vec<TcpStream> = (0..488).map(|_| narrow(&node)).collect();
+    while status(&mut watcher, "connections") < 500 {}
+    assert_eq!(node.reached("hello_timeout"), 0, "there was room");
+    let begin = Instant::now();
+    let mut turned_away = 0;
+    let mut late: Vec<Peer> = Vec::new();
+    while late.len() < 50 {
+        let mut peer = node.connect();
+        if peer.ask("P #1") == "P #1" {
+            late.push(peer);
+        } else {
+            turned_away += 1;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(begin.elapsed() < LIMIT, "{} got in", late.len());
+    }
+    println!(
+        "fifty got in within {:?}; {turned_away} were told to come again",
+        begin.elapsed()
+    );
+    assert_eq!(node.reached("hello_timeout"), 50);
+    assert_eq!(node.reached("max_connections"), turned_away);
+    early
+        .iter_mut()
+        .chain(&mut late)
+        .for_each(Peer::hear_nothing);
+    let waits = bystander.finish("silence without a secret");
+    assert!(waits.p99 < USEFUL);
+    drop(silent);
 }
