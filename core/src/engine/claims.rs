@@ -12,8 +12,13 @@ use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Millis, Token, Wait};
 
 impl Engine {
-    /// The claim of a request that gets the key at once.
-    pub(super) fn add_holder(&mut self, request: &Acquire<'_>, lock: u32, token: Token) -> u32 {
+    /// The claim of a request that gets a key which nobody holds or waits for.
+    pub(super) fn add_first_holder(
+        &mut self,
+        request: &Acquire<'_>,
+        lock: u32,
+        token: Token,
+    ) -> u32 {
         let owner = self.connections[request.connection].owner;
         self.owners[owner].uses += 1;
         let stage = Stage::Held {
@@ -24,7 +29,8 @@ impl Engine {
         let ends = request.now.after(self.lease_that_counts(request.lease));
         let claim = Claim::new(lock, request.tag, request.lease, ends, stage);
         let claim = self.claims.insert(claim);
-        self.link_holder(claim);
+        self.locks[lock].holders = claim;
+        self.held += 1;
         self.wheel.insert(&mut self.claims, claim);
         self.counts.granted += 1;
         self.record_new(claim, token);
@@ -106,6 +112,20 @@ impl Engine {
         hash: Option<u64>,
         change: impl FnOnce(ClaimId, Token) -> Change,
     ) {
+        let ended = self.take_out_grant(now, claim, change);
+        self.unlink_holder(ended.place());
+        self.part_with(now, &ended);
+        self.serve(now, ended.lock, hash);
+    }
+
+    /// Takes a grant out of storage. Its list still has to hear of that.
+    #[inline]
+    pub(super) fn take_out_grant(
+        &mut self,
+        now: Time,
+        claim: u32,
+        change: impl FnOnce(ClaimId, Token) -> Change,
+    ) -> Claim {
         let ended = self.take_out(claim);
         let Stage::Held { token, clock, .. } = ended.stage else {
             unreachable!("only a claim that holds has a grant to end");
@@ -114,9 +134,7 @@ impl Engine {
             self.counts.held.add(now.0.saturating_sub(since.0));
         }
         self.record(|_| change(ClaimId(claim), token));
-        self.unlink_holder(ended.place());
-        self.part_with(now, &ended);
-        self.serve(now, ended.lock, hash);
+        ended
     }
 
     /// A waiting claim gives up its place, without a word.
@@ -343,7 +361,8 @@ impl Engine {
     }
 
     /// The last step of a claim's life: its attempts are remembered, its owner is let go.
-    fn part_with(&mut self, now: Time, claim: &Claim) {
+    #[inline]
+    pub(super) fn part_with(&mut self, now: Time, claim: &Claim) {
         if claim.attempt != 0
             && let Some((client, number)) = self.recognise(claim)
         {

@@ -20,6 +20,12 @@ impl Engine {
     #[inline]
     pub(super) fn find_grant(&self, hash: u64, key: KeyRef<'_>, token: Token) -> Option<u32> {
         let lock = self.find_lock(hash, key)?;
+        self.holder(lock, token)
+    }
+
+    /// The claim that holds `lock` with `token`.
+    #[inline]
+    pub(super) fn holder(&self, lock: u32, token: Token) -> Option<u32> {
         self.holders(lock)
             .find(|claim| self.claims[*claim].token() == Some(token))
     }

@@ -3,8 +3,10 @@
 use super::connections::ConnectionId;
 use super::lock::Stage;
 use super::output::{Answer, Change, ClaimId, Grant, Refusal};
+use super::table::Found;
 use super::time::Time;
 use super::{Engine, NIL};
+use crate::mutation::Mutation;
 use crate::protocol::{ClientId, KeyRef, Millis, Tag, Token, Wait};
 use std::sync::Arc;
 
@@ -69,11 +71,49 @@ impl Engine {
     /// Handles `R`: whether the token held the key. Anybody who knows the token may release.
     pub fn release(&mut self, now: Time, key: KeyRef<'_>, token: Token) -> bool {
         let hash = self.hashes.key(key.spelling());
-        let Some(claim) = self.find_grant(hash, key, token) else {
-            return false;
+        // Most locks are held by one and wanted by nobody else: those go in one step, with their only look-up.
+        match self.take_lock_if_alone(hash, key, token) {
+            None => false,
+            Some(Found::Taken(lock)) => {
+                self.end_alone(now, lock);
+                true
+            }
+            Some(Found::Left(lock)) => {
+                let Some(claim) = self.holder(lock, token) else {
+                    return false;
+                };
+                self.give_back(now, claim, Some(hash));
+                true
+            }
+        }
+    }
+
+    /// Looks a key up, and takes it out if all there is to it is one grant with this token.
+    #[inline]
+    fn take_lock_if_alone(&mut self, hash: u64, key: KeyRef<'_>, token: Token) -> Option<Found> {
+        let (locks, claims) = (&self.locks, &self.claims);
+        let forgets = !self.settings.mutation.is(Mutation::KeepIdleKeys);
+        let is_it = |lock: u32| locks[lock].key.spelling() == key.spelling();
+        let is_alone = |lock: u32| {
+            let lock = &locks[lock];
+            let holder = claims.get(lock.holders);
+            let holds =
+                holder.is_some_and(|claim| claim.next == NIL && claim.token() == Some(token));
+            holds && lock.queue == NIL && forgets
         };
-        self.give_back(now, claim, Some(hash));
-        true
+        let hash_of = |lock: u32| self.hashes.key(locks[lock].key.spelling());
+        self.keys.take_if(hash, is_it, is_alone, hash_of)
+    }
+
+    /// What [`Engine::give_back`] would do step by step, for a key that is looked up no more.
+    #[inline]
+    fn end_alone(&mut self, now: Time, lock: u32) {
+        let claim = self.locks.remove(lock).holders;
+        let ended =
+            self.take_out_grant(now, claim, |claim, token| Change::Released { claim, token });
+        self.held -= 1;
+        self.counts.released += 1;
+        self.part_with(now, &ended);
     }
 
     /// Handles `K`: whether the token holds the key. Its lease ends `lease` from now, or when it would
@@ -136,7 +176,7 @@ impl Engine {
             return Answer::Refused(Refusal::TokensUsedUp);
         };
         let lock = self.add_lock(request.key.to_key(), request.hash);
-        let claim = self.add_holder(request, lock, token);
+        let claim = self.add_first_holder(request, lock, token);
         self.check_lock(lock);
         Answer::Granted(Grant {
             claim: ClaimId(claim),

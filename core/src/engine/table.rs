@@ -10,6 +10,13 @@ pub(super) struct Table {
     len: usize,
 }
 
+/// A number that was looked up.
+pub(super) enum Found {
+    /// It is in the table no more.
+    Taken(u32),
+    Left(u32),
+}
+
 /// The tables use the lowest bits of a hash and the seven highest; these are others.
 const SHARD_SHIFT: u32 = 40;
 
@@ -41,16 +48,35 @@ impl Table {
 
     #[inline]
     pub(super) fn remove(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+        let found = self.take_if(hash, |other| other == number, |_| true, hash_of);
+        assert!(
+            matches!(found, Some(Found::Taken(_))),
+            "what is removed was inserted under the same hash"
+        );
+    }
+
+    /// Finds the number that `is_it`, and takes it out if it `may_go`.
+    #[inline]
+    pub(super) fn take_if(
+        &mut self,
+        hash: u64,
+        is_it: impl Fn(u32) -> bool,
+        may_go: impl FnOnce(u32) -> bool,
+        hash_of: impl Fn(u32) -> u64,
+    ) -> Option<Found> {
         let shard = self.shard_of(hash);
         let table = &mut self.shards[shard];
-        table
-            .find_entry(hash, |other| *other == number)
-            .expect("what is removed was inserted under the same hash")
-            .remove();
+        let entry = table.find_entry(hash, |number| is_it(*number)).ok()?;
+        let number = *entry.get();
+        if !may_go(number) {
+            return Some(Found::Left(number));
+        }
+        entry.remove();
         self.len -= 1;
         if table.capacity() > SMALL && table.len() < table.capacity() / 8 {
             table.shrink_to(table.len() * 2, |number| hash_of(*number));
         }
+        Some(Found::Taken(number))
     }
 
     pub(super) fn shard_count(&self) -> usize {
