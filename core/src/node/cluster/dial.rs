@@ -165,7 +165,7 @@ mod tests {
             .expect("a runtime");
         let link = runtime.block_on(dial(&address, None, b"a line\n", LIMIT, LIMIT));
         answering.join().expect("it does not panic");
-        link.err().expect("nobody answers")
+        link.expect_err("nobody answers")
     }
 
     /// A node that is killed closes its links and its listener one after the other. Who calls in between
