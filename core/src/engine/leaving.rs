@@ -32,24 +32,28 @@ impl Engine {
             .is_some_and(|speaker| speaker.waiting != NIL)
     }
 
-    /// Ends the requests that wait on a connection for keys that are not `allowed`, with a refusal each.
+    /// Ends the requests that wait on a connection for keys that are not `allowed`, with a refusal each. Returns how many
+    /// requests it has looked at: all that wait on the connection, of which it has only so many.
     pub fn refuse_waiting_for(
         &mut self,
         now: Time,
         connection: ConnectionId,
         refusal: Refusal,
         allowed: impl Fn(KeyRef<'_>) -> bool,
-    ) {
+    ) -> usize {
+        let mut looked_at = 0;
         let mut next = self
             .speaker(connection)
             .map_or(NIL, |speaker| speaker.waiting);
         while let Some(Stage::Attached { next: behind, .. }) = self.stage_mut(next).copied() {
             let claim = std::mem::replace(&mut next, behind);
+            looked_at += 1;
             let lock = self.claims[claim].lock;
             if !allowed(self.locks[lock].key.as_ref()) {
                 self.refuse_one(now, connection, claim, refusal);
             }
         }
+        looked_at
     }
 
     /// Ends one request that waits on a connection.

@@ -232,7 +232,8 @@ fn who_may_not_lock_a_key_any_more_waits_for_it_no_longer_and_for_others_as_befo
     let forbidden = named("a");
     let allowed = |key: KeyRef<'_>| key.spelling() != forbidden.spelling();
     let (engine, now) = (&mut rig.engine, rig.now);
-    engine.refuse_waiting_for(now, two, Refusal::Denied, allowed);
+    let looked_at = engine.refuse_waiting_for(now, two, Refusal::Denied, allowed);
+    assert_eq!(looked_at, 4);
     engine.check_invariants();
     assert_eq!(rig.told(), [Told::Refused(two), Told::Refused(two)]);
     for ((key, grant), next) in grants.into_iter().zip([three, two, two]) {

@@ -1,13 +1,12 @@
 //! Reads the users again when their file has changed, or when told so. A file that cannot be used is named in the log with its line,
 //! and the users stay as they were.
 
-use super::{Right, User, UsersFile, file};
+use super::{Right, UsersFile, file};
 use crate::engine::{ConnectionId, Refusal, Time};
 use crate::node::connection::Greeting;
 use crate::node::state::{Node, Shared, now};
-use crate::protocol::{Code, Reply};
+use crate::protocol::{Code, KeyRef, Reply};
 use crate::stamps::Stamps;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -15,7 +14,7 @@ use tokio::sync::watch;
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// How long a file has to stay as it is before it is read, so that one that is being written is read whole.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How many connections are looked at before others get their turn.
+/// How many connections, and requests that wait on them, are looked at before others get their turn.
 const AT_ONCE: usize = 512;
 
 /// Never ends.
@@ -83,74 +82,73 @@ impl UsersFile {
             }
             node.connections.ids()
         };
-        let (mut changed, mut closed) = (0, 0);
-        for some in ids.chunks(AT_ONCE) {
-            for change in node.lock().renew_users(some) {
-                match change {
-                    Change::Rights => changed += 1,
-                    Change::Gone => closed += 1,
-                }
-            }
+        let mut changes = Changes::default();
+        let mut left = &ids[..];
+        while !left.is_empty() {
+            let done = node.lock().renew_users(left, &mut changes);
+            left = &left[done..];
             tokio::task::yield_now().await;
         }
+        let Changes { rights, gone } = changes;
         tracing::info!(
-            "the users have been read again: {count}; connections with other rights from now on: {changed}; connections closed because their \
-             users are gone or have another secret: {closed}"
+            "the users have been read again: {count}; connections with other rights from now on: {rights}; connections closed because their \
+             users are gone or have another secret: {gone}"
         );
     }
 }
 
-/// What a new file has meant for a connection.
-enum Change {
-    /// Its user may do other things from now on.
-    Rights,
-    /// What it said in its hello does not let it in any more.
-    Gone,
+/// For how many connections a new file has meant something.
+#[derive(Default)]
+struct Changes {
+    /// Their users may do other things from now on.
+    rights: usize,
+    /// What they said in their hello does not let them in any more.
+    gone: usize,
 }
 
 impl Node {
-    /// Gives those connections whose users have changed what the file says now. Who would not be let in any more with what it
+    /// Gives connections whose users have changed what the file says now. Who would not be let in any more with what it
     /// has said is let go; a client comes back at once, and keeps its locks. Everybody else stays, and so does what waits on
-    /// the connection, but for keys that may not be locked any more.
-    fn renew_users(&mut self, ids: &[ConnectionId]) -> Vec<Change> {
+    /// the connection, but for keys that may not be locked any more. Does a bounded part, and returns how many connections it
+    /// has seen to.
+    fn renew_users(&mut self, ids: &[ConnectionId], changes: &mut Changes) -> usize {
         let now = now();
-        let mut changes = Vec::new();
-        for id in ids {
-            let Some(connection) = self.connections.get_mut(*id) else {
-                continue;
-            };
-            let Some(old) = connection.user.as_ref().filter(|user| user.is_retired()) else {
-                continue;
-            };
-            let present = self.users.as_ref().and_then(|users| users.present(old));
-            match present {
-                Some(user) => {
-                    self.give_rights(now, *id, user);
-                    changes.push(Change::Rights);
-                }
-                None => {
-                    self.dismiss_user(*id);
-                    changes.push(Change::Gone);
-                }
-            }
+        let (mut done, mut work) = (0, 0);
+        while done < ids.len() && work < AT_ONCE {
+            work += 1 + self.renew_user(now, ids[done], changes);
+            done += 1;
         }
         self.flush_others(now);
         self.rearm();
-        changes
+        done
     }
 
-    fn give_rights(&mut self, now: Time, id: ConnectionId, user: Arc<User>) {
+    /// Returns how many requests had to be looked at.
+    fn renew_user(&mut self, now: Time, id: ConnectionId, changes: &mut Changes) -> usize {
         let Some(connection) = self.connections.get_mut(id) else {
-            return;
+            return 0;
         };
+        let Some(old) = connection.user.as_ref().filter(|user| user.is_retired()) else {
+            return 0;
+        };
+        let present = self.users.as_ref().and_then(|users| users.present(old));
+        let Some(user) = present else {
+            self.dismiss_user(id);
+            changes.gone += 1;
+            return 0;
+        };
+        changes.rights += 1;
         connection.user = Some(user.clone());
         if let Some(listing) = &mut connection.listing {
             listing.restrict(&user);
         }
         // What is parked is looked at when its turn comes.
-        self.engine
-            .refuse_waiting_for(now, id, Refusal::Denied, |key| user.may(Right::Lock, key));
+        let may_lock = |key: KeyRef<'_>| user.may(Right::Lock, key);
+        let looked_at = self
+            .engine
+            .refuse_waiting_for(now, id, Refusal::Denied, may_lock);
         self.deliver();
+        looked_at
     }
 
     fn dismiss_user(&mut self, id: ConnectionId) {
