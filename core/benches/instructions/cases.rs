@@ -4,7 +4,8 @@ use fairlock::engine::{
     Answer, ConnectionId, Effect, Engine, EngineSettings, Grant, Recording, Time,
 };
 use fairlock::protocol::{
-    ClientId, Key, KeyRef, Millis, NameRef, Reply, Request, Split, Tag, Token, Wait, split,
+    ClientId, Key, KeyRef, Millis, NameRef, Reply, Request, SpelledToken, Split, Tag, Token, Wait,
+    split,
 };
 use std::hint::black_box;
 
@@ -158,6 +159,7 @@ fn write_requests(steps: usize) {
 fn write_replies(steps: usize) {
     let key = KeyRef::parse(b"order:00000000000042").expect("a key");
     let mut out = Vec::with_capacity(4096);
+    let mut spelled = SpelledToken::new();
     for step in 0..steps {
         let tag = Some(Tag::first(4711));
         Reply::Granted {
@@ -165,13 +167,13 @@ fn write_replies(steps: usize) {
             token: token(step),
             tag,
         }
-        .encode(&mut out);
+        .encode_with(&mut spelled, &mut out);
         Reply::Released {
             key: black_box(key),
             ok: black_box(true),
             tag,
         }
-        .encode(&mut out);
+        .encode_with(&mut spelled, &mut out);
         black_box(&mut out).clear();
     }
 }

@@ -196,7 +196,7 @@ impl Node {
     #[inline(always)]
     pub(crate) fn answer(&mut self, reply: &Reply<'_>) {
         self.counters.note(reply);
-        reply.encode(&mut self.replies);
+        reply.encode_with(&mut self.spelled, &mut self.replies);
     }
 
     fn acquire(

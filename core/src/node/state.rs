@@ -21,7 +21,7 @@ use super::timers::{IdleChecks, TimerHandle};
 use super::unread::{Load, Unread};
 use super::users::Users;
 use crate::engine::{ConnectionId, Effect, Engine, EngineSettings, Grant, Refusal, Time};
-use crate::protocol::{Millis, Operation, Reply, Role};
+use crate::protocol::{Millis, Operation, Reply, Role, SpelledToken};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
@@ -113,6 +113,8 @@ pub(crate) struct Node {
     pub(crate) input: Box<[u8]>,
     /// The replies to the connection that is being served.
     pub(crate) replies: Vec<u8>,
+    /// The token that a client was told last.
+    pub(crate) spelled: SpelledToken,
     /// The connection that is being served.
     pub(crate) serving: Option<ConnectionId>,
     /// How many connections have more to do, and wait for their next turn.
@@ -173,6 +175,7 @@ impl Node {
             term_opened: None,
             input: vec![0; INPUT_BYTES].into(),
             replies: Vec::with_capacity(INPUT_BYTES),
+            spelled: SpelledToken::new(),
             serving: None,
             yielding: 0,
             touched: Vec::new(),
@@ -324,9 +327,9 @@ impl Node {
     pub(crate) fn tell(&mut self, id: ConnectionId, reply: &Reply<'_>) {
         self.counters.note(reply);
         if self.serving == Some(id) {
-            reply.encode(&mut self.replies);
+            reply.encode_with(&mut self.spelled, &mut self.replies);
         } else if let Some(connection) = self.connections.get_mut(id) {
-            reply.encode(connection.outbox.lines(&mut self.spare));
+            reply.encode_with(&mut self.spelled, connection.outbox.lines(&mut self.spare));
             if !connection.touched {
                 connection.touched = true;
                 self.touched.push(id);

@@ -19,6 +19,7 @@ mod line;
 mod number;
 mod reply;
 mod request;
+mod spelled;
 #[cfg(test)]
 mod tests;
 mod word;
@@ -30,3 +31,4 @@ pub use line::{Split, split};
 pub use number::{ClientId, Millis, Tag, Token, Wait};
 pub use reply::{AddressList, HelloReply, Holder, Operation, Reply, Role, StatusReply};
 pub use request::{Hello, Refusal, Request};
+pub use spelled::SpelledToken;

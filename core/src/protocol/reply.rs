@@ -4,7 +4,8 @@ use super::code::Code;
 use super::key::{KeyRef, NameRef, Prefix};
 use super::line::Fields;
 use super::number::{Millis, Tag, Token, parse_u64, push_u64};
-use super::request::{Refusal, push_key_token, push_tag};
+use super::request::{Refusal, push_tag};
+use super::spelled::SpelledToken;
 use std::fmt;
 
 /// What a node is at the moment.
@@ -342,13 +343,23 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// As [`Reply::encode`], for who writes many replies: says tokens faster that come one after the other.
+    #[inline(always)]
+    pub fn encode_with(&self, spelled: &mut SpelledToken, out: &mut Vec<u8>) {
+        match *self {
+            Reply::Granted { key, token, tag } => {
+                push_granted(key, spelled.spell(token), tag, out);
+            }
+            _ => self.encode(out),
+        }
+    }
+
     /// Appends the reply as a line with its end.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Reply::Granted { key, token, tag } => {
-                push_key_token(b"A ", key, token, out);
-                push_tag(tag, out);
+                return push_granted(key, SpelledToken::new().spell(token), tag, out);
             }
             Reply::Released { key, ok, tag } => {
                 out.extend_from_slice(b"R ");
@@ -585,6 +596,16 @@ impl<'a> Holder<'a> {
 
 fn ok_or_stale(ok: bool) -> &'static [u8] {
     if ok { b"ok" } else { b"stale" }
+}
+
+#[inline]
+fn push_granted(key: KeyRef<'_>, token: &[u8], tag: Option<Tag>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"A ");
+    out.extend_from_slice(key.spelling());
+    out.push(b' ');
+    out.extend_from_slice(token);
+    push_tag(tag, out);
+    out.push(b'\n');
 }
 
 /// Appends `first` and then each word behind a space.

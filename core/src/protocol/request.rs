@@ -231,7 +231,7 @@ pub(super) fn push_tag(tag: Option<Tag>, out: &mut Vec<u8>) {
 }
 
 #[inline]
-pub(super) fn push_key_token(op: &[u8], key: KeyRef<'_>, token: Token, out: &mut Vec<u8>) {
+fn push_key_token(op: &[u8], key: KeyRef<'_>, token: Token, out: &mut Vec<u8>) {
     out.extend_from_slice(op);
     out.extend_from_slice(key.spelling());
     out.push(b' ');
