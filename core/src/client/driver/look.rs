@@ -13,15 +13,15 @@ use std::io;
 const LOOK: Micros = 60;
 /// Only a request that follows the answer before it within this time looks for its own.
 const CLOSE: Micros = MILLISECOND;
-/// With what credit a try begins, what one look adds or takes, and the most there can be.
-const CREDIT: i32 = 8;
+/// What one look adds to the credit of a connection or takes from it, and the most there can be. A try begins with none:
+/// its first look has to pay.
 const PAID: i32 = 1;
 const WASTED: i32 = 4;
 const MOST_CREDIT: i32 = 32;
 /// A turn that took this long was interrupted: somebody wants the core.
 const INTERRUPTED: Micros = 300;
 /// How long to rest after a try that failed, at first and at most.
-const SHORT_REST: Micros = 10 * MILLISECOND;
+const SHORT_REST: Micros = 20 * MILLISECOND;
 const LONG_REST: Micros = 2 * SECOND;
 /// A try that has paid this often was no accident.
 const PROVEN: u32 = 2000;
@@ -40,7 +40,7 @@ pub(crate) struct Look {
 impl Look {
     pub(crate) fn new() -> Look {
         Look {
-            credit: CREDIT,
+            credit: 0,
             paid: 0,
             rest: SHORT_REST,
             resting_until: 0,
@@ -122,7 +122,7 @@ impl Look {
     fn give_up(&mut self, now: Micros) {
         self.resting_until = now + self.rest;
         self.rest = (self.rest * 2).min(LONG_REST);
-        self.credit = CREDIT;
+        self.credit = 0;
         self.paid = 0;
     }
 }
@@ -160,7 +160,7 @@ mod tests {
             now += 100;
             look.answered(now);
         }
-        assert!(looked < 10 * SECOND / 1000, "{looked} µs of ten seconds");
+        assert!(looked < 10 * SECOND / 10_000, "{looked} µs of ten seconds");
         assert_eq!(look.rest, LONG_REST);
     }
 
