@@ -15,14 +15,17 @@ pub(crate) fn give_back_what_is_freed() {}
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "there is no safe way to speak to the allocator")]
 mod glibc {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     const SMALLEST_MAPPED: libc::c_int = 32 << 10;
     /// How often the process is looked at: seldom enough to cost nothing.
     const PAUSE: Duration = Duration::from_secs(5);
-    /// What a process may keep above what it once made do with. Telling the allocator holds up whoever allocates, so it
-    /// has to be worth while.
+    /// What a process may keep above what it once made do with, at least and as a part of what it has.
     const WORTH_WHILE: u64 = 2 << 20;
+    const WORTH_WHILE_PART: u64 = 8;
+    /// While the allocator looks for free pages nobody else can allocate, a tenth of a second where there are millions of
+    /// free blocks. So it rests for this many times as long as that took.
+    const REST: u32 = 1000;
 
     /// Has to be called before there are other threads.
     pub(crate) fn give_back_what_is_freed() {
@@ -39,15 +42,19 @@ mod glibc {
 
     fn watch() {
         let Some(mut least) = resident() else { return };
+        let mut pause = PAUSE;
         loop {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
+            pause = PAUSE;
             let Some(now) = resident() else { return };
             least = least.min(now);
-            if now > least + WORTH_WHILE {
+            if now - least > WORTH_WHILE.max(now / WORTH_WHILE_PART) {
+                let begin = Instant::now();
                 // SAFETY: it gives back pages that hold nothing; any thread may call it at any time.
                 unsafe {
                     libc::malloc_trim(0);
                 }
+                pause = pause.max(begin.elapsed() * REST);
                 // What is left is in use, as far as can be told.
                 least = resident().unwrap_or(now);
             }
