@@ -100,7 +100,7 @@ impl Copier {
         }
     }
 
-    /// Changes, numbered from `first`; `body` is the frame they came in.
+    /// Changes, numbered from `first`; `body` is the frame they came in, empty where nobody will ask for it.
     pub(super) fn changes(
         &mut self,
         now: Time,
@@ -159,6 +159,10 @@ impl Copier {
     }
 
     fn keep(&mut self, first: u64, body: &[u8]) {
+        if body.is_empty() {
+            // Nobody will ask.
+            return;
+        }
         if self.kept.is_empty() {
             self.copy.oldest = first;
         }

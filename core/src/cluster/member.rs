@@ -31,6 +31,8 @@ pub struct MemberSettings {
     pub timing: Timing,
     /// How long waiting requests keep their places after the active node has changed.
     pub takeover_grace: Millis,
+    /// The same after all nodes were down.
+    pub restart_grace: Millis,
     /// Where the counter of a term begins: 0, or for a node that remembers nothing the fraction of a
     /// second, so that it repeats no token when it starts twice within one.
     pub first_counter: u32,
@@ -47,6 +49,7 @@ impl Default for MemberSettings {
         MemberSettings {
             timing: Timing::default(),
             takeover_grace: Millis(2000),
+            restart_grace: Millis(5000),
             first_counter: 0,
             tell_everything: false,
             mutation: Mutation::None,
@@ -418,6 +421,16 @@ impl Member {
         self.feeds.sequence() + engine.changes_waiting() as u64
     }
 
+    /// What a copy on disk has that is up to date: the position, and whether the state here is whole.
+    #[must_use]
+    pub fn kept(&self, engine: &Engine) -> Copy {
+        let mut copy = self.roles.copy();
+        if self.serves() {
+            copy.sequence = self.sequence(engine);
+        }
+        copy
+    }
+
     fn serves(&self) -> bool {
         matches!(self.roles.stage(), Stage::Active | Stage::HandingOver)
     }
@@ -477,7 +490,11 @@ impl Member {
         self.releases.begin();
         self.copied_up_to = None;
         let exact = origin == Origin::Handoff;
-        engine.resume(now.time, self.settings.takeover_grace, exact);
+        let grace = match origin {
+            Origin::Restart => self.settings.restart_grace,
+            Origin::Start | Origin::Takeover | Origin::Handoff => self.settings.takeover_grace,
+        };
+        engine.resume(now.time, grace, exact);
         let slot = self.members.own().0;
         self.feeds.begin(engine, Stream { term, slot });
         // Grants that came with the copy may have been released here before.

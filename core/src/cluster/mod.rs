@@ -22,6 +22,7 @@ mod outgoing;
 mod parking;
 mod peer;
 mod releases;
+mod replay;
 mod roles;
 #[cfg(test)]
 mod tests;
@@ -34,4 +35,5 @@ pub use member::{Member, MemberSettings, Output, PeerState};
 pub use members::{MAX_NODES, Members, MembersError, Slot};
 pub use message::{Beat, Copy, Handoff, Message, Stage, Stream, Timing};
 pub use parking::{Full, Overdue, Parked, Parking, wait_left};
+pub use replay::{Replay, ReplayError, batches, spell_begin, spell_news, spell_part, spell_whole};
 pub use roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};

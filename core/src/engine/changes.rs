@@ -4,6 +4,7 @@
 //! within a moment is free for a copy as it was before. Under load that is nearly everything, so a
 //! copy costs little just then.
 
+use super::journal::ForJournal;
 use super::output::{Change, ClaimId};
 use super::slab::NIL;
 use crate::protocol::Token;
@@ -34,6 +35,8 @@ pub(super) struct Changes {
     /// By claim: the number of the change with which it came, if nothing was told of it since. What it
     /// says is checked, because it is not kept up when a change is told.
     came: Vec<u32>,
+    /// What a journal has not been told of.
+    journal: ForJournal,
 }
 
 /// A queue that has grown beyond this is given back when it is empty.
@@ -49,22 +52,58 @@ impl Changes {
 
     #[inline]
     pub(super) fn is_recording(&self) -> bool {
+        self.tells_standbys() || self.journal.on
+    }
+
+    #[inline]
+    pub(super) fn tells_standbys(&self) -> bool {
         self.recording != Recording::Nothing
     }
 
     /// From now on; what waits stays unless nothing is to be told any more.
     pub(super) fn record(&mut self, recording: Recording) {
         if recording == Recording::Nothing {
-            *self = Changes::default();
+            self.forget_queue();
         }
         self.recording = recording;
     }
 
+    /// The state is another one from now on.
     pub(super) fn clear(&mut self) {
-        *self = Changes::new(self.recording);
+        self.forget_queue();
+        self.journal.replace();
     }
 
+    fn forget_queue(&mut self) {
+        *self = Changes {
+            recording: self.recording,
+            journal: std::mem::take(&mut self.journal),
+            ..Changes::default()
+        };
+    }
+
+    pub(super) fn journal(&self) -> &ForJournal {
+        &self.journal
+    }
+
+    pub(super) fn journal_mut(&mut self) -> &mut ForJournal {
+        &mut self.journal
+    }
+
+    #[inline]
     pub(super) fn push(&mut self, change: Change) {
+        if self.journal.on {
+            if !self.tells_standbys() {
+                return self.journal.push(change);
+            }
+            self.journal.push(change.clone());
+        }
+        if self.tells_standbys() {
+            self.tell_standbys(change);
+        }
+    }
+
+    fn tell_standbys(&mut self, change: Change) {
         if self.recording == Recording::WhatLasts {
             match &change {
                 Change::Released { claim, token } | Change::Expired { claim, token } => {
@@ -85,10 +124,10 @@ impl Changes {
         self.waiting += 1;
     }
 
-    /// As [`Changes::push`], of a grant whose claim nobody has been told of.
+    /// Tells standbys of a grant whose claim nobody has been told of.
     pub(super) fn push_new(&mut self, claim: ClaimId, change: Change) {
         let number = self.first.wrapping_add(self.queue.len() as u32);
-        self.push(change);
+        self.tell_standbys(change);
         if self.recording == Recording::WhatLasts {
             let place = claim.0 as usize;
             if self.came.len() <= place {

@@ -144,7 +144,7 @@ impl Engine {
         self.serve(now, lock, None);
     }
 
-    fn remove_waiter(&mut self, now: Time, claim: u32) {
+    pub(super) fn remove_waiter(&mut self, now: Time, claim: u32) {
         let waiter = self.take_out(claim);
         self.record(|_| Change::Left {
             claim: ClaimId(claim),

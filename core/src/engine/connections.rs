@@ -38,6 +38,12 @@ impl Owner {
         }
     }
 
+    /// What the client calls itself, as it stands on the wire.
+    #[must_use]
+    pub fn name_spelling(&self) -> &[u8] {
+        &self.name
+    }
+
     /// What the client calls itself.
     #[must_use]
     pub fn name(&self) -> NameRef<'_> {

@@ -170,10 +170,13 @@ impl Engine {
                 Stage::Held { .. } if exact => {}
                 Stage::Held { .. } => {
                     self.renew(now, claim, lease);
-                    self.record(|engine| Change::Kept {
-                        claim: ClaimId(claim),
-                        lease,
-                        ends: engine.claims[claim].deadline,
+                    // Leases count as renewed for whoever reads the journal, too.
+                    self.without_journal(|engine| {
+                        engine.record(|engine| Change::Kept {
+                            claim: ClaimId(claim),
+                            lease,
+                            ends: engine.claims[claim].deadline,
+                        });
                     });
                 }
                 Stage::Detached { .. } if !recognisable => self.leave(now, claim),
@@ -248,7 +251,10 @@ impl Engine {
     /// As [`record`](Engine::record), of a claim that got its key at once.
     #[inline]
     pub(super) fn record_new(&mut self, claim: u32, token: Token) {
-        if self.changes.is_recording() {
+        if self.changes.journal().on {
+            self.changes.journal_mut().push_new(ClaimId(claim), token);
+        }
+        if self.changes.tells_standbys() {
             let change = self.granted(claim, token);
             self.changes.push_new(ClaimId(claim), change);
         }

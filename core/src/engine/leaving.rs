@@ -10,7 +10,7 @@ use crate::protocol::{KeyRef, Token};
 
 impl Engine {
     /// Ends requests that wait on a connection, at most `at_most`, with a refusal each. Returns whether
-    /// there are more.
+    /// there are more. In a journal those that leave because the node stops keep their places.
     pub fn refuse_waiting(
         &mut self,
         now: Time,
@@ -66,7 +66,13 @@ impl Engine {
             refusal,
         };
         self.effects.push_back(effect);
-        self.leave(now, claim);
+        if self.keep_place(claim, refusal) {
+            let lock = self.claims[claim].lock;
+            self.without_journal(|engine| engine.remove_waiter(now, claim));
+            self.serve(now, lock, None);
+        } else {
+            self.leave(now, claim);
+        }
     }
 
     /// The grant with this token, if it holds the key.

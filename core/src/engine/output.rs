@@ -3,7 +3,7 @@
 
 use super::connections::{ConnectionId, Owner};
 use super::time::Time;
-use crate::protocol::{ClientId, Code, Key, Millis, Tag, Token};
+use crate::protocol::{ClientId, Code, Key, KeyRef, Millis, Tag, Token};
 use std::sync::Arc;
 
 /// Names a request inside the engine, from its receipt until it waits and holds no longer. Numbers
@@ -139,6 +139,34 @@ pub enum Effect {
         /// The new term.
         term: u32,
     },
+}
+
+/// A grant as it stands in the state; see [`Change::Granted`].
+#[derive(Clone, Copy, Debug)]
+pub struct Holding<'a> {
+    /// The request.
+    pub claim: ClaimId,
+    /// What it holds.
+    pub key: KeyRef<'a>,
+    /// With which token.
+    pub token: Token,
+    /// Who holds it.
+    pub owner: &'a Owner,
+    /// The tag of its newest attempt.
+    pub tag: Option<Tag>,
+    /// How long the lease is.
+    pub lease: Millis,
+    /// When it ends.
+    pub ends: Time,
+}
+
+/// What a journal is told.
+#[derive(Clone, Copy, Debug)]
+pub enum News<'a> {
+    /// A request got its key.
+    Granted(Holding<'a>),
+    /// Something else has changed.
+    Change(&'a Change),
 }
 
 /// A change of the state, complete enough to keep a copy of it: applied in order to an engine that

@@ -28,6 +28,8 @@ pub struct Counters {
     pub not_admitted: u64,
     /// Connections closed because there was no TLS, or the wrong one, where there should have been, or the reverse.
     pub not_secured: u64,
+    /// How often something could not be written to the journal.
+    pub journal_failures: u64,
     /// How long it took from what freed a lock, as the node read or noticed it, until the next holder's line had
     /// been given to its socket.
     pub hand_over: Histogram,

@@ -57,6 +57,17 @@ pub enum ServerError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The journal is there and cannot be used.
+    #[error(
+        "journal {}: {problem}; nothing was changed: move the file away to start without the locks in it, or put it back as it was",
+        path.display()
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The file with the secret cannot be used.
     #[error("secret file {}: {problem}", path.display())]
     SecretFile {

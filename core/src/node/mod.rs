@@ -7,7 +7,7 @@
 //!             │    ▲    │                            ▲            │         │
 //! sockets ────┼────┘    └──▶ own replies, last       │         outboxes ────┼──▶ other sockets, first
 //!             │            alarm ──▶ timers ─────────┘                      │
-//!             └───────────────────────── terms ─────────────────────────────┘──▶ disk
+//!             └──────────────────── terms, journal ─────────────────────────┘──▶ disk
 //! ```
 //!
 //! [`Server`] is the face of all this; `run` brings it up and down; `state` holds what the tasks share.
@@ -24,6 +24,7 @@ mod descriptors;
 mod entrants;
 mod error;
 mod farewell;
+pub mod journal;
 mod listing;
 mod log;
 mod outbox;
@@ -49,8 +50,8 @@ pub use counters::{Counters, Limit, Outcome};
 pub use error::ServerError;
 pub use server::{Server, ServerBuilder};
 pub use settings::{
-    Bytes, ClientAuth, LogFormat, LogLevel, Secret, Setting, SettingError, SettingKind, Settings,
-    Spin,
+    Bytes, ClientAuth, JournalSync, LogFormat, LogLevel, Secret, Setting, SettingError,
+    SettingKind, Settings, Spin,
 };
 pub use users::hash_secret;
 pub use view::{

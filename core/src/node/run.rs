@@ -7,12 +7,13 @@ use super::cluster::{self, Cluster};
 use super::data_dir::DataDir;
 use super::descriptors;
 use super::error::ServerError;
+use super::journal::{self, Journal, Recovered};
 use super::log::now_and_then;
 use super::reserved;
 use super::secret_file::read_secret;
-use super::settings::Settings;
+use super::settings::{JournalSync, Settings};
 use super::spin;
-use super::state::{Node, Shared, engine_settings};
+use super::state::{Node, Shared, engine_settings, millis};
 use super::term::{self, Wall};
 use super::term_file;
 use super::terms::{SLOT, Terms, first_counter};
@@ -28,17 +29,22 @@ use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// A node that has all it needs and does not serve yet.
-#[derive(Debug)]
 pub(crate) struct Prepared {
     settings: Settings,
     listener: TcpListener,
     address: SocketAddr,
-    data_dir: Option<DataDir>,
+    data_dir: Option<Arc<DataDir>>,
+    /// With the state that stood in the journal.
+    engine: Engine,
+    journal: Option<Journal>,
+    /// What there was in it, if there was one.
+    recovered: Option<Recovered>,
     members: Option<Members>,
     /// The first term of a lone node; what is on disk, of one with peers.
     term: u32,
@@ -69,12 +75,24 @@ impl Prepared {
         let data_dir = settings
             .data_dir
             .as_deref()
-            .map(DataDir::open)
+            .map(|path| DataDir::open(path).map(Arc::new))
             .transpose()?;
-        let known = match &data_dir {
+        let mut known = match &data_dir {
             Some(dir) => term_file::read(dir)?.unwrap_or(0),
             None => 0,
         };
+        let mut engine = Engine::new(engine_settings(&settings), RandomState::new().hash_one(0));
+        let name = members.as_ref().map_or(journal::ALONE, |members| {
+            members.address(members.own()).unwrap_or_default()
+        });
+        let recovered = match &data_dir {
+            Some(dir) if settings.keep_state => recover(dir, name, &mut engine)?,
+            _ => None,
+        };
+        if let Some(token) = engine.highest_token() {
+            // The file with the term may have been lost.
+            known = known.max((token.get() >> 32) as u32);
+        }
         let wall = clock::wall();
         if wall == Wall::Absurd {
             tracing::warn!("the wall clock is beyond 2090 and does not count for terms");
@@ -84,19 +102,36 @@ impl Prepared {
         let term = if members.is_some() { known } else { next };
         match &data_dir {
             Some(_) if members.is_some() => {}
-            Some(dir) => term_file::write(dir, term).map_err(|source| ServerError::DataDir {
-                path: dir.file("term"),
-                source,
-            })?,
+            Some(dir) => {
+                term_file::write(dir, term)
+                    .map_err(|source| not_writable(dir.file("term"), source))?;
+            }
             None => tracing::warn!(
                 "without a data dir: a restart frees every lock, and tokens rise over restarts only as long as the wall clock does"
             ),
         }
+        let journal = match &data_dir {
+            Some(dir) if settings.keep_state => {
+                let syncs = settings.journal_sync == JournalSync::Batch;
+                let journal = Journal::new(dir.clone(), name, recovered.as_ref(), syncs);
+                Some(journal.map_err(|source| not_writable(Journal::path(dir), source))?)
+            }
+            Some(dir) => {
+                Journal::forget(dir, name)
+                    .map_err(|source| not_writable(Journal::path(dir), source))?;
+                tracing::warn!("keep_state is off: a restart frees every lock");
+                None
+            }
+            None => None,
+        };
         Ok(Prepared {
             settings,
             listener,
             address,
             data_dir,
+            engine,
+            journal,
+            recovered,
             members,
             term,
             acceptor,
@@ -122,19 +157,27 @@ impl Prepared {
             None => Some(self.address.to_string()),
         };
         let counter = first_counter(self.data_dir.is_none(), clock::nanos_of_second());
-        let mut engine = Engine::new(
-            engine_settings(&self.settings),
-            RandomState::new().hash_one(0),
-        );
+        let (mut engine, mut journal) = (self.engine, self.journal);
+        engine.record_for_journal(journal.is_some());
         if self.members.is_none() {
             engine
                 .open_term(self.term, SLOT, counter)
                 .map_err(|error| ServerError::Internal(error.to_string()))?;
+            match (&mut journal, self.recovered) {
+                (_, Some(_)) => {
+                    let grace = millis(self.settings.restart_grace);
+                    engine.resume(clock::now(), grace, false);
+                }
+                (Some(journal), None) => journal.install_first(&mut engine, self.term)?,
+                (None, None) => {}
+            }
         }
         let beginning = Beginning {
             incarnation: RandomState::new().hash_one(1),
             disk_term: self.term,
-            copy: Copy::default(),
+            copy: self
+                .recovered
+                .map_or(Copy::default(), |recovered| recovered.copy),
         };
         let (settings, members) = (&self.settings, self.members);
         let connector = self.connector;
@@ -151,6 +194,7 @@ impl Prepared {
         node.cluster = cluster;
         let (users_file, users) = self.users.unzip();
         node.users = users;
+        node.journal = journal;
         Ok((node, self.listener, most, users_file))
     }
 }
@@ -197,6 +241,7 @@ pub(crate) fn run(
         let mut timing = tokio::spawn(timers::run(shared.clone(), Alarm::new()?));
         tokio::spawn(spin::run(shared.clone()));
         tokio::spawn(cluster::settle_clients(shared.clone()));
+        tokio::spawn(journal::work(shared.clone()));
         let ended = |task| ServerError::Internal(format!("the task that {task} has ended"));
         let end = tokio::select! {
             end = shutdown => end,
@@ -216,6 +261,7 @@ pub(crate) fn run(
             // Whatever is not done by then is cut off with the runtime.
             let _ = tokio::time::timeout(drain_timeout, drain(&shared)).await;
         }
+        shared.lock().end_journal();
         tracing::info!("stopped");
         Ok(())
     });
@@ -320,6 +366,44 @@ fn bind(addresses: &[SocketAddr]) -> Result<TcpListener, ServerError> {
         }
     }
     Err(failure.expect("settings name at least one address"))
+}
+
+fn not_writable(path: PathBuf, source: io::Error) -> ServerError {
+    ServerError::DataDir { path, source }
+}
+
+/// Makes the state of the last run again, if it was kept.
+fn recover(
+    dir: &DataDir,
+    node: &str,
+    engine: &mut Engine,
+) -> Result<Option<Recovered>, ServerError> {
+    let path = Journal::path(dir);
+    let broken = |problem: String| ServerError::Journal {
+        path: path.clone(),
+        problem,
+    };
+    let Some(file) = Journal::open(dir).map_err(|error| broken(error.to_string()))? else {
+        return Ok(None);
+    };
+    let present = (clock::now(), journal::wall());
+    let recovered = journal::recover(file, node, present, engine)
+        .map_err(|problem| broken(problem.to_string()))?;
+    let stats = engine.stats();
+    tracing::info!(
+        "journal {}: {} keys held and {} requests waiting",
+        path.display(),
+        stats.held,
+        stats.waiting
+    );
+    if recovered.cut > 0 {
+        tracing::warn!(
+            "journal {}: the last write was not finished; {} bytes are cut off",
+            path.display(),
+            recovered.cut
+        );
+    }
+    Ok(Some(recovered))
 }
 
 fn read_secret_files(settings: &mut Settings) -> Result<(), ServerError> {

@@ -13,8 +13,9 @@ use super::cluster::Cluster;
 use super::connection::{Connection, Connections};
 use super::counters::{Counters, Limit};
 use super::entrants::{Entrants, Undecided};
+use super::journal::Journal;
 use super::log::now_and_then;
-use super::settings::Settings;
+use super::settings::{JournalSync, Settings};
 use super::spin::Spinner;
 use super::terms::Terms;
 use super::timers::{IdleChecks, TimerHandle};
@@ -76,13 +77,15 @@ pub(crate) struct Node {
     pub(crate) cluster: Option<Cluster>,
     /// Who may say hello beside those who know the server's secret, where there is a file of users.
     pub(crate) users: Option<Users>,
-    /// Whether replies to acquires wait for standbys.
+    /// Whether replies to acquires wait for standbys, or for the disk.
     pub(crate) holds_back: bool,
     /// What the node calls itself, unless that depends on how a client has reached it.
     pub(crate) address: Option<String>,
     /// The active node, where that is another one.
     pub(crate) active: Option<String>,
     pub(crate) terms: Terms,
+    /// Where the state is kept over restarts, unless it is not.
+    pub(crate) journal: Option<Journal>,
     pub(crate) counters: Counters,
     pub(crate) timer: TimerHandle,
     pub(crate) idle_checks: IdleChecks,
@@ -144,7 +147,7 @@ impl Node {
         let opening = Entrants::new(settings.max_handshakes);
         let unread = Unread::new(&settings);
         let spinner = Spinner::new(settings.spin);
-        let holds_back = settings.sync_standbys > 0;
+        let holds_back = settings.sync_standbys > 0 || settings.journal_sync == JournalSync::Batch;
         Node {
             engine,
             connections: Connections::default(),
@@ -158,6 +161,7 @@ impl Node {
             address,
             active: None,
             terms,
+            journal: None,
             counters: Counters::default(),
             timer: TimerHandle::default(),
             idle_checks: IdleChecks::default(),
@@ -354,10 +358,12 @@ impl Node {
 
     /// Sends what others than the served connection have been told in this step, which began at `now`.
     pub(crate) fn flush_others(&mut self, now: Time) {
+        self.write_journal(now);
         // A connection that fails may hand its place in a queue to the next, so the list can grow.
         let mut next = 0;
         while let Some(id) = self.touched.get(next).copied() {
             next += 1;
+            self.write_journal(now);
             let Some(connection) = self.connections.get_mut(id) else {
                 continue;
             };
@@ -453,13 +459,14 @@ impl Node {
         Some(connection)
     }
 
-    /// Grants that a connection has not been told of because standbys do not have them yet.
+    /// Grants that a connection has not been told of because standbys or the disk do not have them yet.
     fn held_for(&mut self, id: ConnectionId) -> Vec<Grant> {
-        let held = self
+        let for_standbys = self
             .cluster
             .as_mut()
             .map(|cluster| cluster.held.disconnect(id));
-        let held = held.into_iter().flatten();
+        let for_disk = self.journal.as_mut().map(|journal| journal.disconnect(id));
+        let held = for_standbys.into_iter().chain(for_disk).flatten();
         held.filter_map(|held| self.engine.grant_of(held.key.as_ref(), held.token))
             .collect()
     }

@@ -32,7 +32,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    pub(crate) fn new(dir: Option<DataDir>, first: u32) -> Terms {
+    pub(crate) fn new(dir: Option<Arc<DataDir>>, first: u32) -> Terms {
         Terms {
             file: dir.map(|dir| {
                 Arc::new(TermFile {
@@ -166,7 +166,7 @@ impl Terms {
 /// The term file of a node that runs.
 #[derive(Debug)]
 struct TermFile {
-    dir: DataDir,
+    dir: Arc<DataDir>,
     /// The term that stands in it. Held while it is written, so that two writes cannot end in the wrong order.
     written: Mutex<u32>,
 }

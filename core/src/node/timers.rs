@@ -174,6 +174,7 @@ impl Node {
             };
             self.check_idle(now, id);
         }
+        more |= self.step_journal(now);
         self.flush_others(now);
         let changes_due = self.changes_due();
         let moments = [
@@ -184,6 +185,7 @@ impl Node {
             changes_due,
             self.idle_checks.next(),
             self.terms.raise_at(),
+            self.next_journal_step(),
         ];
         self.timer.armed_for = moments.into_iter().flatten().min().unwrap_or(Time::NEVER);
         more

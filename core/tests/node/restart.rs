@@ -36,12 +36,12 @@ impl Drop for Folder {
 fn tokens_rise_over_restarts() {
     let folder = Folder::new("rise");
     let mut last = 0;
-    for _ in 0..5 {
+    for round in 0..5 {
         let server = folder.start().expect("it starts");
         let mut peer = Peer::connect(server.address());
-        let token = peer.acquire("A k 30 5");
+        let token = peer.acquire(&format!("A k{round} 30 5"));
         assert!(token > last, "{token} after {last}");
-        last = peer.acquire("A l 30 5");
+        last = peer.acquire(&format!("A l{round} 30 5"));
         server.stop_blocking().expect("it stops");
     }
 }
@@ -65,9 +65,9 @@ fn the_term_in_the_folder_counts_even_if_the_clock_is_behind_it() {
     assert!(text.starts_with("fairlock term file"), "{text}");
     // Opened twice within a second, the term is one more than the one before.
     let terms: Vec<u64> = (0..3)
-        .map(|_| {
+        .map(|round| {
             let server = folder.start().expect("it starts");
-            Peer::connect(server.address()).acquire("A k 30 5") >> 32
+            Peer::connect(server.address()).acquire(&format!("A k{round} 30 5")) >> 32
         })
         .collect();
     assert!(terms[0] < terms[1] && terms[1] < terms[2], "{terms:?}");

@@ -151,10 +151,15 @@ impl Node {
         Peer::connect(self.address)
     }
 
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, signal).expect("it runs");
+        kill_process(self.pid(), signal).expect("it runs");
     }
 
     /// Stops it as a suspended machine does, and returns when all its threads stand still.

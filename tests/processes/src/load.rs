@@ -51,6 +51,11 @@ impl Record {
     }
 }
 
+fn client(servers: Vec<String>, retry_for: Duration) -> Client {
+    let client = Client::builder().servers(servers).retry_for(retry_for);
+    client.build().expect("plain addresses")
+}
+
 /// A number that no other client has.
 fn client_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -69,6 +74,17 @@ impl Load {
     /// Starts some Rust clients with some threads each, all on a few shared keys and some of their own.
     #[must_use]
     pub fn start(servers: &[String], clients: usize, threads: usize) -> Load {
+        Load::start_as(servers, clients, threads, Duration::ZERO)
+    }
+
+    /// The same with clients that go on trying for so long when no server can be reached.
+    #[must_use]
+    pub fn start_as(
+        servers: &[String],
+        clients: usize,
+        threads: usize,
+        retry_for: Duration,
+    ) -> Load {
         let mut load = Load {
             stop: Arc::default(),
             threads: Vec::new(),
@@ -80,7 +96,7 @@ impl Load {
             let mut servers = servers.to_vec();
             let shift = number % servers.len();
             servers.rotate_left(shift);
-            let client = Client::new(servers).expect("plain addresses");
+            let client = client(servers, retry_for);
             // A wait that is over before the first connection is up ends with an error.
             client.connected().call().expect("a node runs");
             let id = client_number();
@@ -234,7 +250,13 @@ impl Line {
     /// Takes the key.
     #[must_use]
     pub fn behind(servers: &[String], key: &str, lease: Duration) -> Line {
-        let client = Client::new(servers).expect("plain addresses");
+        Line::behind_as(servers, key, lease, Duration::ZERO)
+    }
+
+    /// The same with a client that goes on trying for so long when no server can be reached.
+    #[must_use]
+    pub fn behind_as(servers: &[String], key: &str, lease: Duration, retry_for: Duration) -> Line {
+        let client = client(servers.to_vec(), retry_for);
         let asked = moment();
         let acquire = client.acquire(key).lease(lease).keep_alive();
         let holder = acquire.call().expect("the key is free");

@@ -11,7 +11,7 @@ mod tests;
 mod writer;
 
 use super::message::{Message, Stage, Stream};
-use crate::engine::{Change, Time};
+use crate::engine::{Change, News, Time};
 use crate::protocol::Token;
 use reader::Reader;
 use writer::Writer;
@@ -131,6 +131,13 @@ impl Frame {
     pub(super) fn encode(&self, now: Time, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(&[0; 4]);
+        self.encode_body(now, out);
+        let length = (out.len() - begin - 4) as u32;
+        out[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Appends the frame without its length.
+    pub(super) fn encode_body(&self, now: Time, out: &mut Vec<u8>) {
         let mut to = Writer { out, now };
         match self {
             Frame::Roles(message) => to.message(message),
@@ -140,21 +147,13 @@ impl Frame {
                 to.stream(*stream);
                 to.u64(*sequence);
             }
-            Frame::Dump { changes } => {
-                to.u8(12);
-                to.changes(changes);
-            }
+            Frame::Dump { changes } => encode_part(now, changes, out),
             Frame::Whole => to.u8(13),
             Frame::Changes {
                 stream,
                 first,
                 changes,
-            } => {
-                to.u8(14);
-                to.stream(*stream);
-                to.u64(*first);
-                to.changes(changes);
-            }
+            } => encode_changes(now, (*stream, *first), changes, out),
             Frame::Applied { stream, sequence } => {
                 to.u8(15);
                 to.stream(*stream);
@@ -172,8 +171,6 @@ impl Frame {
                 }
             }
         }
-        let length = (out.len() - begin - 4) as u32;
-        out[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
     }
 
     /// Reads a frame's body. `now` is the moment it came.
@@ -216,6 +213,50 @@ impl Frame {
             Err(FrameError::LeftOver)
         }
     }
+}
+
+/// Appends the body of a [`Frame::Dump`].
+pub(super) fn encode_part(now: Time, changes: &[Change], out: &mut Vec<u8>) {
+    let mut to = Writer { out, now };
+    to.u8(12);
+    to.changes(changes);
+}
+
+/// Appends the body of a [`Frame::Changes`].
+pub(super) fn encode_changes(
+    now: Time,
+    (stream, first): (Stream, u64),
+    changes: &[Change],
+    out: &mut Vec<u8>,
+) {
+    let mut to = Writer { out, now };
+    to.u8(14);
+    to.stream(stream);
+    to.u64(first);
+    to.changes(changes);
+}
+
+/// Begins the body of a [`Frame::Changes`] whose changes are appended one by one.
+pub(super) fn begin_news(now: Time, (stream, first): (Stream, u64), out: &mut Vec<u8>) {
+    let mut to = Writer { out, now };
+    to.u8(14);
+    to.stream(stream);
+    to.u64(first);
+    to.u32(0);
+}
+
+/// Where the number of changes stands in such a frame.
+const COUNT_AT: usize = 1 + 5 + 8;
+
+/// Appends a change to it.
+pub(super) fn append_news(now: Time, news: News<'_>, out: &mut Vec<u8>) {
+    Writer { out, now }.news(news);
+}
+
+/// Ends it: it began at `begin` and has so many changes.
+pub(super) fn end_news(begin: usize, count: u32, out: &mut [u8]) {
+    let at = begin + COUNT_AT;
+    out[at..at + 4].copy_from_slice(&count.to_le_bytes());
 }
 
 /// How many bytes a change takes in a frame, at most.

@@ -197,9 +197,10 @@ impl Roles {
             .iter()
             .max_by_key(|(slot, copy)| (copy.position(), std::cmp::Reverse(*slot)))
             .map(|(slot, _)| *slot);
-        let nothing = self.copy == Copy::default();
-        (best == Some(self.own)).then_some(if nothing {
+        (best == Some(self.own)).then_some(if self.copy == Copy::default() {
             Origin::Start
+        } else if self.has_only_disk {
+            Origin::Restart
         } else {
             Origin::Takeover
         })
@@ -295,6 +296,7 @@ impl Roles {
         self.known_term = self.known_term.max(term);
         self.spare_term = None;
         self.accepted = None;
+        self.has_only_disk = false;
         self.copy = Copy {
             stream: Stream {
                 term,
@@ -312,6 +314,7 @@ impl Roles {
             Stage::Active,
             match origin {
                 Origin::Start => "no other node is active, and none has anything to copy",
+                Origin::Restart => "no other node is active, and none has a newer state",
                 Origin::Takeover => "the active node is gone, and this is the best standby",
                 Origin::Handoff => "the active node handed over",
             },

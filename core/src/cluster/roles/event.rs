@@ -114,6 +114,9 @@ pub enum Stance {
 pub enum Origin {
     /// It was asked for the first time, or nobody alive has anything to copy.
     Start,
+    /// Every node was down, and of those alive none has a newer state on its disk: leases count as renewed,
+    /// requests get time to come back.
+    Restart,
     /// The active node is gone: leases count as renewed, requests get time to come back.
     Takeover,
     /// The active node handed over: leases are exact, requests get time to come back.

@@ -30,6 +30,7 @@ impl Roles {
             disk_term,
             spare_term,
             has_state,
+            has_only_disk,
             disk_failed,
             writing,
             mutation: _,
@@ -57,6 +58,7 @@ impl Roles {
             disk_term,
             spare_term,
             has_state,
+            has_only_disk,
         )
             .hash(into);
         // Only whether what is due now has been seen to.

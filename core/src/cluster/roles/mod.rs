@@ -57,6 +57,8 @@ pub struct Roles {
     spare_term: Option<u32>,
     /// Whether there was more on the own disk than a term.
     has_state: bool,
+    /// Whether that is all it has.
+    has_only_disk: bool,
     /// When to try the disk again, after it failed.
     disk_failed: Option<Time>,
     /// Since when a term is being written, and which.
@@ -85,7 +87,7 @@ pub struct Beginning {
     pub incarnation: u64,
     /// The highest term on the own disk, 0 if there is none.
     pub disk_term: u32,
-    /// What of the state was on the own disk.
+    /// What of the state was on the own disk: not complete, because what came after it is not there.
     pub copy: Copy,
 }
 
@@ -115,6 +117,7 @@ impl Roles {
             disk_term: beginning.disk_term,
             spare_term: None,
             has_state: beginning.copy != Copy::default(),
+            has_only_disk: beginning.copy != Copy::default(),
             disk_failed: None,
             writing: None,
             sleepy_until: None,
@@ -194,7 +197,10 @@ impl Roles {
             }
             Event::TermWritten { term } => self.term_written(now, term),
             Event::TermFailed { term } => self.term_failed(now, term),
-            Event::Copied(copy) => self.copy = copy,
+            Event::Copied(copy) => {
+                self.has_only_disk = false;
+                self.copy = copy;
+            }
             Event::Frozen { sequence } => self.frozen(now, sequence),
             Event::TermOpened { term } => {
                 self.disk_term = self.disk_term.max(term);

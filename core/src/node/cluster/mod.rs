@@ -25,7 +25,7 @@ use super::state::{Node, Shared, WeakShared, millis};
 use super::terms::TermWrite;
 use super::view::NodeView;
 use crate::cluster::{
-    Beginning, Event, Greeting, HeldBack, Member, MemberSettings, Members, Note, Now, Output,
+    Beginning, Copy, Event, Greeting, HeldBack, Member, MemberSettings, Members, Note, Now, Output,
     Parking, Slot, Stage, Stance, Timing,
 };
 use crate::engine::{Engine, Time};
@@ -170,6 +170,7 @@ impl Cluster {
         let member_settings = MemberSettings {
             timing,
             takeover_grace: millis(settings.takeover_grace),
+            restart_grace: millis(settings.restart_grace),
             first_counter,
             tell_everything: settings.sync_standbys > 0,
             ..MemberSettings::default()
@@ -286,6 +287,11 @@ impl Cluster {
     fn new_link(&mut self) -> u64 {
         self.next_link += 1;
         self.next_link
+    }
+
+    /// Where the changes are that the engine has, and whether it has the whole state.
+    pub(super) fn kept(&self, engine: &Engine) -> Copy {
+        self.member.kept(engine)
     }
 
     /// When there is something to do.
@@ -431,8 +437,10 @@ impl Node {
         self.role = role_of(cluster.member.stage());
         self.terms.opened(self.engine.term());
         self.deliver();
+        self.tell_lasting();
         self.flush_others(super::state::now());
         self.rearm();
+        self.timer.wake_before(self.next_journal_step());
         self.timer.wake_before(
             self.cluster
                 .as_ref()

@@ -1,9 +1,10 @@
-//! Replies to acquires that wait until enough standbys have the grant (`sync_standbys`).
+//! Replies to acquires that wait until the grant is on disk (`journal_sync`), and then until enough standbys
+//! have it (`sync_standbys`).
 //!
 //! A standby that takes longer than `failure_timeout` does not count until it has caught up. With too
 //! few that count the node goes on and says so, or with `sync_strict` takes the grant back.
 
-use super::{Node, Stance};
+use super::{Cluster, Node, Stance};
 use crate::cluster::HeldGrant;
 use crate::engine::{Change, ConnectionId, Time};
 use crate::node::log::now_and_then;
@@ -26,9 +27,33 @@ impl Node {
             token,
             tag,
         };
+        match &mut self.journal {
+            Some(journal) if journal.holds_back() => journal.hold(now(), &self.engine, grant),
+            _ => self.hold_for_standbys(grant),
+        }
+    }
+
+    /// Goes on with grants that are on disk, or will never be.
+    pub(crate) fn tell_lasting(&mut self) {
+        let serves = |cluster: &Cluster| cluster.stance == Stance::Serve;
+        while self.cluster.as_ref().is_none_or(serves)
+            && let Some(journal) = &mut self.journal
+            && let Some(grant) = journal.pop_lasting()
+        {
+            self.hold_for_standbys(grant);
+        }
+    }
+
+    /// The next grant that waits, whatever for.
+    fn pop_held(&mut self) -> Option<HeldGrant> {
+        let for_standbys = self.cluster.as_mut().and_then(|cluster| cluster.held.pop());
+        for_standbys.or_else(|| self.journal.as_mut()?.pop_held())
+    }
+
+    fn hold_for_standbys(&mut self, grant: HeldGrant) {
         let wanted = self.settings.sync_standbys as usize;
-        let Some(cluster) = &mut self.cluster else {
-            return;
+        let Some(cluster) = self.cluster.as_mut().filter(|_| wanted > 0) else {
+            return self.tell_of_grant(&grant);
         };
         if cluster.member.counting_standbys() < wanted {
             return self.without_standbys(&grant);
@@ -72,7 +97,7 @@ impl Node {
 
     /// The node stops and nobody takes over: nothing is left to wait for.
     pub(super) fn answer_held(&mut self) {
-        while let Some(grant) = self.cluster.as_mut().and_then(|cluster| cluster.held.pop()) {
+        while let Some(grant) = self.pop_held() {
             self.without_standbys(&grant);
         }
     }
@@ -82,7 +107,7 @@ impl Node {
         let Some(address) = self.active.clone() else {
             return;
         };
-        while let Some(grant) = self.cluster.as_mut().and_then(|cluster| cluster.held.pop()) {
+        while let Some(grant) = self.pop_held() {
             let reply = Reply::Moved {
                 operation: Operation::Acquire,
                 key: grant.key.spelling(),

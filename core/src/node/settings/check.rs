@@ -1,7 +1,7 @@
 //! Which settings cannot be used, by themselves or beside the others, and what follows from those that can.
 //! Looks at no file.
 
-use super::values::{ClientAuth, Secret, Spin};
+use super::values::{ClientAuth, JournalSync, Secret, Spin};
 use super::{SettingError, Settings};
 use crate::cluster::{Members, MembersError};
 use crate::protocol::limits;
@@ -18,6 +18,9 @@ impl Settings {
                 "ephemeral",
                 "a node with a `data_dir` is not ephemeral; leave one of the two away",
             ));
+        }
+        if self.journal_sync != JournalSync::None && (self.data_dir.is_none() || !self.keep_state) {
+            return Err(self.wrong("journal_sync", "needs a `data_dir`, and `keep_state`"));
         }
         if let Some(advertise) = &self.advertise
             && (!is_host_and_port(advertise) || advertise.len() > limits::ADDRESS_BYTES)
@@ -59,6 +62,12 @@ impl Settings {
             (
                 "drain_timeout",
                 self.drain_timeout,
+                Duration::ZERO,
+                Duration::from_secs(3600),
+            ),
+            (
+                "restart_grace",
+                self.restart_grace,
                 Duration::ZERO,
                 Duration::from_secs(3600),
             ),

@@ -11,7 +11,7 @@ mod tests;
 mod values;
 
 pub(crate) use check::check_secret;
-pub use values::{Bytes, ClientAuth, LogFormat, LogLevel, Secret, Spin};
+pub use values::{Bytes, ClientAuth, JournalSync, LogFormat, LogLevel, Secret, Spin};
 
 use crate::protocol::limits;
 use std::fmt;
@@ -124,10 +124,16 @@ macro_rules! settings {
 settings! {
     /// Where clients and other nodes connect: `host:port`, 127.0.0.1:7420 unless `node` is set. Port 0 takes a free one. Anything but a loopback address needs a secret, users, client certificates, or `insecure`.
     listen: Option<String> = None,
-    /// The folder in which the node keeps its term, so that fencing tokens rise over restarts. Made if it is missing; one node at a time.
+    /// The folder in which the node keeps its term, so that fencing tokens rise over restarts, and its locks. Made if it is missing; one node at a time.
     data_dir: Option<PathBuf> = None,
-    /// Run without a folder. Tokens then rise over restarts only as long as the wall clock does.
+    /// Run without a folder. A restart then frees every lock, and tokens rise over restarts only as long as the wall clock does.
     ephemeral: bool = false,
+    /// Keep locks and queues in a journal in the data dir, so that they are as before after a restart. Without it a restart frees every lock.
+    keep_state: bool = true,
+    /// Whether a grant waits until the disk has it: `none`, so that it outlasts the end of the process, or `batch`, so that it outlasts a power cut too.
+    journal_sync: JournalSync = JournalSync::None,
+    /// How long waiting requests keep their places after a restart.
+    restart_grace: Duration = Duration::from_secs(5),
     /// The address that clients are told, `host:port`, where it is not the one the node listens on.
     advertise: Option<String> = None,
     /// What every client has to say before it is served. Not an argument: use the environment, or `secret_file`.

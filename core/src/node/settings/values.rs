@@ -250,6 +250,34 @@ choice! {
     Info = "info",
 }
 
+/// What grants wait for before their clients hear of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JournalSync {
+    /// Until they are written, so that they outlast the end of the process.
+    #[default]
+    None,
+    /// Until they are on disk, so that they outlast a power cut. One wait serves all that have come meanwhile.
+    Batch,
+}
+
+impl Value for JournalSync {
+    const KIND: SettingKind = SettingKind::Choice(&["none", "batch"]);
+    fn read(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "none" => Ok(JournalSync::None),
+            "batch" => Ok(JournalSync::Batch),
+            _ => Err("must be `none` or `batch`"),
+        }
+    }
+    fn show(&self) -> Option<String> {
+        let text = match self {
+            JournalSync::None => "none",
+            JournalSync::Batch => "batch",
+        };
+        Some(text.to_owned())
+    }
+}
+
 impl<T: Value> Value for Option<T> {
     const KIND: SettingKind = T::KIND;
     fn read(text: &str) -> Result<Self, &'static str> {

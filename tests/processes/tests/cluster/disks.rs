@@ -1,9 +1,9 @@
-//! Disks on which a term cannot be written.
+//! Disks on which a term cannot be written, and what disks have when all nodes were down.
 
 use fairlock_processes::cluster::{Cluster, field};
 use fairlock_processes::history::{Allowance, check, moment};
 use fairlock_processes::load::Load;
-use fairlock_processes::skip;
+use fairlock_processes::{Peer, skip};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +65,7 @@ impl Drop for Disk {
 
 /// Breaks the disk of the second of three nodes in a way, kills the first, and repairs it.
 fn another_takes_over(spoil: impl Fn(&Disk), repair: impl Fn(&Disk)) {
-    let mut cluster = Cluster::planned(3, &["--preempt-delay", "0.5"]);
+    let mut cluster = Cluster::planned(3, &["--preempt-delay", "0.5", "--keep-state=false"]);
     let Some(disk) = Disk::mount(&cluster.data_dir(1)) else {
         return;
     };
@@ -98,4 +98,39 @@ fn a_node_whose_disk_is_full_says_so_and_another_takes_over() {
 #[test]
 fn a_node_whose_disk_is_read_only_says_so_and_another_takes_over() {
     another_takes_over(Disk::cover, Disk::uncover);
+}
+
+/// Goal: when all nodes were down, what the newest disk has is served, in whatever order they come back.
+/// Method: the node of highest priority misses a part of the history; then all are down and come back.
+#[test]
+fn after_all_nodes_were_down_the_newest_state_wins_in_whatever_order_they_come_back() {
+    for order in [[2, 1, 0], [2, 0, 1], [0, 1, 2]] {
+        let mut cluster = Cluster::start(3);
+        let mut peer = Peer::connect(cluster.address(0));
+        let old = peer.acquire("A old 600 5");
+        let ended = peer.acquire("A ended 600 5");
+        cluster.until_kept(1, "ended");
+        cluster.kill(0);
+        cluster.settle_among(1, |index| index == 2);
+        let mut peer = Peer::connect(cluster.address(1));
+        let new = peer.acquire("A new 600 5");
+        assert_eq!(peer.ask(&format!("R ended {ended}")), "R ended ok");
+        cluster.kill(1);
+        cluster.kill(2);
+        for index in order {
+            cluster.bring_up(index);
+        }
+        let active = (0..3)
+            .cycle()
+            .find(|index| field(&cluster.status(*index), "role") == "active")
+            .expect("the search has no end");
+        let mut peer = Peer::connect(cluster.address(active));
+        for (key, token) in [("old", old), ("new", new)] {
+            let reply = peer.ask(&format!("I {key}"));
+            let held = format!("I {key} held {token} ");
+            assert!(reply.starts_with(&held), "{order:?}: {reply}");
+        }
+        assert!(peer.ask("I ended").starts_with("I ended free "));
+        assert!(peer.acquire("A next 600 5") > new);
+    }
 }
