@@ -13,10 +13,10 @@ fn tokens_rise_over_kills_and_restarts() {
     for round in 0..10 {
         let mut node = Node::on(&folder.0);
         let mut peer = node.connect();
-        let token = peer.acquire("A k 30 5");
+        let token = peer.acquire(&format!("A k{round} 30 5"));
         assert!(token > last, "{token} after {last}");
         for number in 0..100 {
-            last = peer.acquire(&format!("A other{number} 30 5"));
+            last = peer.acquire(&format!("A other{round}-{number} 30 5"));
         }
         if round % 2 == 0 {
             node.kill();
@@ -31,12 +31,12 @@ fn tokens_rise_over_kills_and_restarts() {
 fn tokens_rise_over_kills_while_clients_raise_the_term() {
     let folder = Folder::new("raise");
     let mut last = 0_u64;
-    for _ in 0..5 {
+    for round in 0..5 {
         let mut node = Node::on(&folder.0);
         let mut peer = node.connect();
         let reply = peer.ask(&format!("H 1 seen={}", last.max(1 << 32) + (1000 << 32)));
         assert!(reply.starts_with("H 1 "), "{reply}");
-        let token = peer.acquire("A k 30 5");
+        let token = peer.acquire(&format!("A k{round} 30 5"));
         assert!(token > last + (999 << 32), "{token} after {last}");
         last = token;
         node.kill();
