@@ -9,9 +9,7 @@
 //! those of the cluster is for whoever keeps it to note beside.
 
 use super::copier::{Copier, Taken};
-use super::frame::{
-    BATCH_BYTES, Frame, FrameError, append_news, begin_news, change_bytes, encode_part, end_news,
-};
+use super::frame::{BATCH_BYTES, Frame, FrameError, NewsWriter, change_bytes, encode_part};
 use super::message::Stream;
 use crate::engine::{Change, Engine, Time};
 
@@ -43,15 +41,9 @@ pub fn spell_whole(out: &mut Vec<u8>) {
 /// Appends the body of a frame with the next changes that an engine has for its journal, numbered from
 /// `first`. Returns how many there are, and whether there are more for another frame.
 pub fn spell_news(now: Time, first: u64, engine: &mut Engine, out: &mut Vec<u8>) -> (u32, bool) {
-    let begin = out.len();
-    begin_news(now, (OWN, first), out);
-    let mut count = 0;
-    let more = engine.tell_journal(SURELY_FIT, |news| {
-        count += 1;
-        append_news(now, news, out);
-    });
-    end_news(begin, count, out);
-    (count, more)
+    let mut news = NewsWriter::begin(now, (OWN, first), out);
+    let more = engine.tell_journal(SURELY_FIT, |told| news.news(told));
+    (news.end(), more)
 }
 
 /// Cuts changes into pieces that are short enough for a frame.

@@ -5,14 +5,16 @@
 //! not checked, and what is left over or missing makes the whole frame an error. Moments travel as the
 //! time that is left or has passed, because no two nodes have the same clock.
 
+mod news;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use super::message::{Message, Stage, Stream};
-use crate::engine::{Change, News, Time};
+use crate::engine::{Change, Time};
 use crate::protocol::Token;
+pub(super) use news::NewsWriter;
 use reader::Reader;
 use writer::Writer;
 
@@ -178,7 +180,7 @@ impl Frame {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn decode(body: &[u8], now: Time) -> Result<Frame, FrameError> {
-        let mut from = Reader { rest: body, now };
+        let mut from = Reader::new(body, now);
         let frame = match from.u8()? {
             kind @ 0..=9 => Frame::Roles(from.message(kind)?),
             10 => Frame::Join,
@@ -234,29 +236,6 @@ pub(super) fn encode_changes(
     to.stream(stream);
     to.u64(first);
     to.changes(changes);
-}
-
-/// Begins the body of a [`Frame::Changes`] whose changes are appended one by one.
-pub(super) fn begin_news(now: Time, (stream, first): (Stream, u64), out: &mut Vec<u8>) {
-    let mut to = Writer { out, now };
-    to.u8(14);
-    to.stream(stream);
-    to.u64(first);
-    to.u32(0);
-}
-
-/// Where the number of changes stands in such a frame.
-const COUNT_AT: usize = 1 + 5 + 8;
-
-/// Appends a change to it.
-pub(super) fn append_news(now: Time, news: News<'_>, out: &mut Vec<u8>) {
-    Writer { out, now }.news(news);
-}
-
-/// Ends it: it began at `begin` and has so many changes.
-pub(super) fn end_news(begin: usize, count: u32, out: &mut [u8]) {
-    let at = begin + COUNT_AT;
-    out[at..at + 4].copy_from_slice(&count.to_le_bytes());
 }
 
 /// How many bytes a change takes in a frame, at most.

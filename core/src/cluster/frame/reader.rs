@@ -1,5 +1,6 @@
 //! From bytes to what was said; nothing that a peer sends can do more than fail here.
 
+use super::news::Before;
 use super::{FrameError, STAGES};
 use crate::cluster::members::{MAX_NODES, Slot};
 use crate::cluster::message::{Beat, Copy, Handoff, Message, Stream};
@@ -10,9 +11,16 @@ use std::sync::Arc;
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
     pub(super) now: Time,
+    /// What the changes so far were like.
+    pub(super) before: Before,
 }
 
 impl<'a> Reader<'a> {
+    pub(super) fn new(rest: &'a [u8], now: Time) -> Reader<'a> {
+        let before = Before::default();
+        Reader { rest, now, before }
+    }
+
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
         let (bytes, rest) = self.rest.split_at_checked(count).ok_or(FrameError::Short)?;
         self.rest = rest;
@@ -144,7 +152,12 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn key(&mut self) -> Result<Key, FrameError> {
-        KeyRef::parse(self.text()?)
+        let length = self.u16()?;
+        self.key_of(length.into())
+    }
+
+    pub(super) fn key_of(&mut self, length: usize) -> Result<Key, FrameError> {
+        KeyRef::parse(self.bytes(length)?)
             .map(KeyRef::to_key)
             .map_err(|_| FrameError::Field("key"))
     }
@@ -198,7 +211,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn change(&mut self) -> Result<Change, FrameError> {
-        Ok(match self.u8()? {
+        let change = match self.u8()? {
             0 => Change::Granted {
                 claim: self.claim()?,
                 key: self.key()?,
@@ -247,7 +260,9 @@ impl<'a> Reader<'a> {
                 at: self.since()?,
             },
             8 => Change::TermOpened { term: self.u32()? },
-            _ => return Err(FrameError::Field("change")),
-        })
+            kind => return self.short_change(kind),
+        };
+        self.before.note(&change);
+        Ok(change)
     }
 }

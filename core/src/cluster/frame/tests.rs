@@ -206,3 +206,68 @@ fn a_change_is_never_longer_than_it_is_counted() {
         );
     }
 }
+
+/// Goal: what is told shortly is told completely. Method: grants and ends that differ from those before them in one
+/// thing each, in every order of two.
+#[test]
+fn news_of_a_journal_mean_the_same_as_changes_told_at_length() {
+    let claim = |number| ClaimId::from_number(number).expect("a claim");
+    let token = |number| Token::new(number).expect("a token");
+    let (one, other) = (owner(), owner());
+    let long = "k".repeat(300);
+    let tag = |number, attempt| Some(Tag { number, attempt });
+    let ends = NOW.after(Millis(30_000));
+    let mut all = every_change();
+    for (owner, key, ahead, tag, lease, ends) in [
+        (&one, "k", 1, None, 30_000, ends),
+        (&one, "k", 1, None, 30_000, ends),
+        (&one, "k", 1, tag(7, 0), 30_000, ends),
+        (&one, "k", 1, tag(7, 1), 30_000, ends),
+        (&one, "k", 1, tag(1 << 32, 0), 30_000, ends),
+        (&one, "k", 255, None, 30_000, ends),
+        (&one, "k", 256, None, 30_000, ends),
+        (&one, "k", 1 << 32, None, 30_000, ends),
+        (&one, &long, 1, None, 30_000, ends),
+        (&other, "k", 1, None, 30_000, ends),
+        (&other, "k", 1, None, 1000, ends),
+        (&other, "k", 1, None, 1000, Time::NEVER),
+    ] {
+        let before = all.iter().rev().find_map(|change| match change {
+            Change::Granted { token, .. } => Some(token.get()),
+            _ => None,
+        });
+        let granted = before.expect("there is one among all") + ahead;
+        all.push(Change::Granted {
+            claim: claim(granted as u32 % 1000),
+            key: Key::encode(key.as_bytes()).expect("a key"),
+            token: token(granted),
+            owner: Arc::clone(owner),
+            tag,
+            lease: Millis(lease),
+            ends,
+        });
+        for number in [granted, granted ^ 1 << 40] {
+            let (claim, token) = (claim(3), token(number));
+            all.push(Change::Released { claim, token });
+        }
+    }
+    for one in &all {
+        for other in &all {
+            let changes = [one.clone(), other.clone(), one.clone()];
+            let stream = Stream { term: 3, slot: 1 };
+            let mut body = Vec::new();
+            let mut news = NewsWriter::begin(NOW, (stream, 9), &mut body);
+            for change in &changes {
+                news.news(crate::engine::News::Change(change));
+            }
+            assert_eq!(news.end(), 3);
+            let frame = Frame::decode(&body, NOW).expect("it is one");
+            let expected = Frame::Changes {
+                stream,
+                first: 9,
+                changes: changes.to_vec(),
+            };
+            assert_eq!(frame, expected);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::STAGES;
 use crate::cluster::message::{Copy, Handoff, Message, Stage, Stream};
-use crate::engine::{Change, Holding, News, Owner, Time};
+use crate::engine::{Change, Holding, Owner, Time};
 use crate::protocol::Tag;
 
 pub(super) struct Writer<'a> {
@@ -34,11 +34,15 @@ impl Writer<'_> {
 
     /// A moment to come, as what is left until it.
     pub(super) fn until(&mut self, moment: Time) {
-        self.u64(if moment == Time::NEVER {
+        self.u64(self.left(moment));
+    }
+
+    pub(super) fn left(&self, moment: Time) -> u64 {
+        if moment == Time::NEVER {
             u64::MAX
         } else {
             moment.0.saturating_sub(self.now.0)
-        });
+        }
     }
 
     /// A moment that was, as what has passed since it.
@@ -132,7 +136,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A grant, which a journal is told of two million times a second: in few steps.
+    /// A grant.
     pub(super) fn holding(&mut self, held: &Holding<'_>) {
         let key = held.key.spelling();
         let [a, b, c, d] = held.claim.number().to_le_bytes();
@@ -144,13 +148,6 @@ impl Writer<'_> {
         self.tag(held.tag);
         self.u64(held.lease.0);
         self.until(held.ends);
-    }
-
-    pub(super) fn news(&mut self, news: News<'_>) {
-        match news {
-            News::Granted(held) => self.holding(&held),
-            News::Change(change) => self.change(change),
-        }
     }
 
     pub(super) fn change(&mut self, change: &Change) {
