@@ -132,6 +132,7 @@ impl Engine {
             let claim = self.holders(lock).chain(self.queued(lock)).next();
             // A lock that is in the table has a claim.
             let Some(claim) = claim else { return };
+            self.record_forgotten(claim);
             self.end_copy(claim);
         }
     }

@@ -185,6 +185,17 @@ impl Engine {
         }
     }
 
+    /// A copy forgets a claim because a newer word of its key has come.
+    pub(super) fn record_forgotten(&mut self, claim: u32) {
+        if self.changes.journal().on {
+            let (token, claim) = (self.claims[claim].token(), ClaimId(claim));
+            self.changes.journal_mut().push(match token {
+                Some(token) => Change::Expired { claim, token },
+                None => Change::Left { claim },
+            });
+        }
+    }
+
     /// Does something of which the journal is told nothing.
     pub(super) fn without_journal<T>(&mut self, act: impl FnOnce(&mut Engine) -> T) -> T {
         self.changes.journal_mut().quiet = true;

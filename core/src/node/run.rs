@@ -7,7 +7,7 @@ use super::cluster::{self, Cluster};
 use super::data_dir::DataDir;
 use super::descriptors;
 use super::error::ServerError;
-use super::journal::{self, Journal, Recovered};
+use super::journal::{self, Found, Journal, Recovered};
 use super::log::now_and_then;
 use super::reserved;
 use super::secret_file::read_secret;
@@ -81,15 +81,18 @@ impl Prepared {
             Some(dir) => term_file::read(dir)?.unwrap_or(0),
             None => 0,
         };
-        let mut engine = Engine::new(engine_settings(&settings), RandomState::new().hash_one(0));
         let name = members.as_ref().map_or(journal::ALONE, |members| {
             members.address(members.own()).unwrap_or_default()
         });
-        let recovered = match &data_dir {
-            Some(dir) if settings.keep_state => recover(dir, name, &mut engine)?,
+        let fresh = || Engine::new(engine_settings(&settings), RandomState::new().hash_one(0));
+        let found = match &data_dir {
+            Some(dir) if settings.keep_state => recover(dir, name, fresh)?,
             _ => None,
         };
-        if let Some(token) = engine.highest_token() {
+        let highest = found
+            .as_ref()
+            .and_then(|found| found.engine.highest_token());
+        if let Some(token) = highest {
             // The file with the term may have been lost.
             known = known.max((token.get() >> 32) as u32);
         }
@@ -113,7 +116,7 @@ impl Prepared {
         let journal = match &data_dir {
             Some(dir) if settings.keep_state => {
                 let syncs = settings.journal_sync == JournalSync::Batch;
-                let journal = Journal::new(dir.clone(), name, recovered.as_ref(), syncs);
+                let journal = Journal::new(dir.clone(), name, found.as_ref(), syncs);
                 Some(journal.map_err(|source| not_writable(Journal::path(dir), source))?)
             }
             Some(dir) => {
@@ -124,6 +127,8 @@ impl Prepared {
             }
             None => None,
         };
+        let recovered = found.as_ref().map(|found| found.recovered);
+        let engine = found.map_or_else(fresh, |found| found.engine);
         Ok(Prepared {
             settings,
             listener,
@@ -171,6 +176,9 @@ impl Prepared {
                 (Some(journal), None) => journal.install_first(&mut engine, self.term)?,
                 (None, None) => {}
             }
+        } else if let (Some(journal), None) = (&mut journal, self.recovered) {
+            // Whatever it begins with, it begins with nothing.
+            journal.begin_with_nothing(clock::now(), journal::Position::default());
         }
         let beginning = Beginning {
             incarnation: RandomState::new().hash_one(1),
@@ -376,34 +384,33 @@ fn not_writable(path: PathBuf, source: io::Error) -> ServerError {
 fn recover(
     dir: &DataDir,
     node: &str,
-    engine: &mut Engine,
-) -> Result<Option<Recovered>, ServerError> {
-    let path = Journal::path(dir);
-    let broken = |problem: String| ServerError::Journal {
-        path: path.clone(),
-        problem,
-    };
-    let Some(file) = Journal::open(dir).map_err(|error| broken(error.to_string()))? else {
+    fresh: impl Fn() -> Engine,
+) -> Result<Option<Found>, ServerError> {
+    let present = (clock::now(), journal::wall());
+    let found = journal::find(dir, node, present, fresh).map_err(|(path, problem)| {
+        let problem = problem.to_string();
+        ServerError::Journal { path, problem }
+    })?;
+    let Some(found) = found else {
         return Ok(None);
     };
-    let present = (clock::now(), journal::wall());
-    let recovered = journal::recover(file, node, present, engine)
-        .map_err(|problem| broken(problem.to_string()))?;
-    let stats = engine.stats();
+    let (stats, path) = (found.engine.stats(), found.path.display());
+    let Copy {
+        stream, sequence, ..
+    } = found.recovered.copy;
     tracing::info!(
-        "journal {}: {} keys held and {} requests waiting",
-        path.display(),
+        "journal {path}: {} keys held and {} requests waiting, as of change {sequence} of term {}",
         stats.held,
-        stats.waiting
+        stats.waiting,
+        stream.term
     );
-    if recovered.cut > 0 {
+    if found.recovered.cut > 0 {
         tracing::warn!(
-            "journal {}: the last write was not finished; {} bytes are cut off",
-            path.display(),
-            recovered.cut
+            "journal {path}: the last write was not finished; {} bytes are cut off",
+            found.recovered.cut
         );
     }
-    Ok(Some(recovered))
+    Ok(Some(found))
 }
 
 fn read_secret_files(settings: &mut Settings) -> Result<(), ServerError> {

@@ -72,16 +72,6 @@ impl Cluster {
         }
     }
 
-    /// Waits until a node's journal knows of a key.
-    pub fn until_kept(&self, index: usize, key: &str) {
-        let (begin, path) = (Instant::now(), self.data_dir(index).join("journal"));
-        let knows = |bytes: Vec<u8>| bytes.windows(key.len()).any(|some| some == key.as_bytes());
-        while !fs::read(&path).is_ok_and(knows) {
-            assert!(begin.elapsed() < LIMIT, "node {index} does not keep {key}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
     /// The list of nodes, as `--peers` takes it.
     #[must_use]
     pub fn list(&self) -> String {

@@ -412,6 +412,7 @@ impl Node {
 
     /// Does what the member asks for, until it asks for nothing more.
     pub(super) fn settle_cluster(&mut self) {
+        self.note_whole(super::state::now());
         while let Some(output) = self
             .cluster
             .as_mut()

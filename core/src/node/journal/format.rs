@@ -31,6 +31,8 @@ const HEAD_BYTES: usize = 12;
 const STAMP_BYTES: usize = 21;
 /// No record is longer, its head not counted.
 const RECORD_BYTES: usize = STAMP_BYTES + FRAME_BYTES;
+/// The least that a disk writes.
+const SECTOR_BYTES: u64 = 512;
 /// How much is read at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -126,6 +128,17 @@ pub(super) enum Next<'a> {
     Bad,
 }
 
+/// What stands behind a bad record, that one included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Behind {
+    /// Whether a good one does.
+    pub(super) good: bool,
+    /// Whether a whole sector before that is empty, as one that was never written.
+    pub(super) empty_sector: bool,
+    /// How much.
+    pub(super) bytes: u64,
+}
+
 /// Reads one record after the other.
 pub(super) struct Records<R> {
     input: R,
@@ -176,13 +189,25 @@ impl<R: Read> Records<R> {
         Ok(Next::Record(at, stamp, &self.buffer[begin..self.taken]))
     }
 
-    /// Whether a good record stands somewhere behind a bad one, and how much is left in all.
-    pub(super) fn look_behind(mut self) -> io::Result<(bool, u64)> {
+    /// What stands behind a bad record.
+    pub(super) fn look_behind(mut self) -> io::Result<Behind> {
         let mut rest = self.buffer.split_off(self.taken);
         self.input.read_to_end(&mut rest)?;
         let behind = rest.get(1..).unwrap_or_default();
-        let good = memmem::find_iter(behind, &MARK).any(|place| record(&behind[place..]).is_some());
-        Ok((good, rest.len() as u64))
+        let good = memmem::find_iter(behind, &MARK)
+            .map(|place| place + 1)
+            .find(|place| record(&rest[*place..]).is_some());
+        let until_good = &rest[..good.unwrap_or(rest.len())];
+        // The first may have begun before the record, with zeros that belong there.
+        let first = (self.at.next_multiple_of(SECTOR_BYTES) - self.at) as usize;
+        let (first, others) = until_good.split_at(first.min(until_good.len()));
+        let others = others.chunks_exact(SECTOR_BYTES as usize);
+        let mut sectors = others.chain((!first.is_empty()).then_some(first));
+        Ok(Behind {
+            good: good.is_some(),
+            empty_sector: sectors.any(|sector| sector.iter().all(|byte| *byte == 0)),
+            bytes: rest.len() as u64,
+        })
     }
 
     fn left(&self) -> &[u8] {

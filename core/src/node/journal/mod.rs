@@ -1,20 +1,29 @@
-//! The state of a node on its disk: a standby made of a file. It is told each change before anybody else
+//! The state of a node on its disk: a standby made of files. It is told each change before anybody else
 //! hears of it, and read again at the next start. It never decides anything about locks, and what it cannot
 //! write it does not pretend to have: a journal that has missed a change is not believed again.
 //!
+//! Two files can be there. `journal` is whole: it leads to the state of its last record. `journal.new` is
+//! being begun, and is whole from the record on that says so. A start takes of those that are whole the one
+//! that goes further, and it does not matter to it whether the new one has got the name yet. So no answer
+//! waits for that, and what it was told is on file at every moment:
+//!
 //! ```text
-//!            the state is whole                  written and synced, renamed
-//!  Behind ───────────────────────▶ a new file ──────────────────────────────▶ Following ──┐
-//!    ▲      (in parts, while       is begun                                       ▲       │ grown:
-//!    │      changes go on)                                                        └───────┘ a new file
-//!    ├── the state was replaced: this node copies another one; the old file stands for     is begun
-//!    │   what it was, with its old position                                                beside
-//!    └── a write failed: the old file is removed
+//!                        journal                        journal.new
+//!  following             has every change               is not there
+//!  it has grown          has every change               the state in parts, changes in between; then
+//!                                                       "whole", and every change
+//!  the state is          stands for what the node had   begun at once: every change from nothing on;
+//!  replaced by a copy    before, at its old position    "whole" when the copy is, before the node tells
+//!  (or is the first)                                    anybody so or serves; then every change
+//!  a write failed        is taken away                  is taken away
 //! ```
 //!
-//! A change goes to the file that is followed and to the one that has been begun, so whichever a start finds
-//! under the name `journal` goes up to the last change, or says how far it goes.
+//! From "whole" on the new file is made lasting away from the node's thread, and then renamed: between the
+//! two a power cut, but not the end of the process, can bring the old file back. Where grants wait for the
+//! disk they wait for this too.
 
+#[cfg(test)]
+mod fake_disk;
 mod files;
 mod format;
 mod node;
@@ -22,19 +31,20 @@ mod recovery;
 #[cfg(test)]
 mod tests;
 
-use files::{Done, Work};
+use files::{Done, Renaming, Work};
 pub use format::Problem;
 pub(crate) use node::work;
-pub(crate) use recovery::ALONE;
+pub(crate) use recovery::{ALONE, Found, find};
 pub use recovery::{Recovered, recover};
 
 use super::clock;
 use super::data_dir::DataDir;
+use super::log::now_and_then;
 use super::terms::SLOT;
 use crate::cluster::{self, HeldBack, HeldGrant, Stream};
 use crate::engine::{Change, ConnectionId, DumpCursor, Engine, Time};
 use crate::protocol::Millis;
-use files::{Log, NAME};
+use files::{Log, NAME, NEW_NAME};
 use format::Stamp;
 use std::fs::File;
 use std::io;
@@ -72,8 +82,10 @@ pub(crate) struct Journal {
     begun: Option<Begun>,
     /// The number of the last change that has been written.
     number: u64,
-    /// The file called `journal` could not be removed although it must not be believed.
+    /// The file called `journal` could not be taken away although it must not be believed.
     stale: bool,
+    /// A name has been taken away, and a power cut could bring it back.
+    unsynced_names: bool,
     again: Time,
     complained: Option<Time>,
     /// Counts what could not be written.
@@ -96,33 +108,21 @@ pub(crate) struct Journal {
     bytes: Vec<u8>,
 }
 
-/// A new file that does not have the name yet.
+/// A new file that does not have the name yet. It has every change from its first record on.
 struct Begun {
     log: Log,
-    cursor: DumpCursor,
     stage: Stage,
-    fate: Fate,
 }
 
-/// What a new file is worth.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
-    /// It has every change.
-    Sound,
-    /// The state has become another one since; it tells of the one before.
-    Replaced,
-    /// It has missed a change.
-    Broken,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// It was begun with nothing, as the state was; it is whole when that is.
+    FromNothing,
     /// The state is written in parts.
-    Copying,
-    /// The state is there, and is made lasting and renamed as soon as the worker is free.
-    Written,
+    InParts(DumpCursor),
+    /// It is whole, and is made lasting and renamed as soon as the worker is free.
+    Whole,
     /// That is under way.
-    Installing,
+    Installing(Renaming),
 }
 
 impl Journal {
@@ -134,32 +134,45 @@ impl Journal {
     /// Whoever keeps no state must not leave behind what will be outdated. What is not the journal of
     /// `node` stays.
     pub(crate) fn forget(dir: &DataDir, node: &str) -> io::Result<()> {
-        let Some(file) = Journal::open(dir)? else {
-            return Ok(());
-        };
-        if recovery::is_of(file, node) {
+        if let Some(file) = Journal::open(dir, NAME)?
+            && recovery::is_of(file, node)
+        {
             tracing::warn!("keep_state is off: the journal of the last start is removed");
             files::remove_journal(dir)?;
         }
-        Ok(())
+        if let Some(file) = Journal::open(dir, NEW_NAME)?
+            && recovery::is_of(file, node)
+        {
+            files::remove_new(dir)?;
+        }
+        files::sync_names(dir)
     }
 
-    /// Opens the journal of a data dir, if there is one.
-    pub(crate) fn open(dir: &DataDir) -> io::Result<Option<File>> {
-        match File::open(dir.file(NAME)) {
+    /// Opens one of the files in a data dir, if it is there.
+    fn open(dir: &DataDir, name: &str) -> io::Result<Option<File>> {
+        match File::open(dir.file(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             other => other.map(Some),
         }
     }
 
-    /// Goes on with what was recovered, or with nothing.
+    /// Goes on with what was found, or with nothing.
     pub(crate) fn new(
         dir: Arc<DataDir>,
         node: &str,
-        recovered: Option<&Recovered>,
+        found: Option<&Found>,
         syncs: bool,
     ) -> io::Result<Journal> {
-        files::remove_new(&dir)?;
+        if let Some(found) = found
+            && found.is_new
+            && let Some(file) = Journal::open(&dir, NEW_NAME)?
+        {
+            files::install(&file, &dir)?;
+        } else {
+            files::remove_new(&dir)?;
+            files::sync_names(&dir)?;
+        }
+        let recovered = found.map(|found| found.recovered);
         let followed = recovered
             .map(|recovered| Log::resume(&dir, recovered.length))
             .transpose()?;
@@ -173,6 +186,7 @@ impl Journal {
             begun: None,
             number: recovered.map_or(0, |recovered| recovered.number),
             stale: false,
+            unsynced_names: false,
             again: Time(0),
             complained: None,
             failures: 0,
@@ -191,14 +205,13 @@ impl Journal {
     }
 
     /// Whether it tells of the present state, so that it has to hear of every change.
-    fn listens(&self) -> bool {
-        let begun = self.begun.as_ref();
-        self.followed.is_some() || begun.is_some_and(|begun| begun.fate == Fate::Sound)
+    pub(crate) fn listens(&self) -> bool {
+        self.followed.is_some() || self.begun.is_some()
     }
 
     /// Whether grants are to wait until they are on disk.
     pub(crate) fn holds_back(&self) -> bool {
-        self.syncs && self.followed.is_some()
+        self.syncs && self.listens()
     }
 
     /// How often something could not be written.
@@ -206,20 +219,48 @@ impl Journal {
         self.failures
     }
 
-    /// Writes what the engine has to tell, before anybody else hears of it.
-    pub(crate) fn write(&mut self, now: Time, engine: &mut Engine, position: Position) {
+    /// Writes what the engine has to tell, before anybody else hears of it; `whole`: the engine has the
+    /// whole state.
+    pub(crate) fn write(
+        &mut self,
+        now: Time,
+        engine: &mut Engine,
+        position: Position,
+        whole: bool,
+    ) {
         if engine.was_replaced() {
             self.be_replaced();
+            self.begin_with_nothing(now, position);
         }
-        if self.listens() {
+        if self.listens() && engine.has_news_for_journal() {
             self.spell(now, engine, position);
             self.writes += 1;
             self.append(now, true);
+        }
+        if whole && self.waits_to_be_whole() {
+            self.bytes.clear();
+            let stamp = self.stamp(now, position);
+            format::append(&mut self.bytes, &stamp, cluster::spell_whole);
+            self.append(now, false);
+            self.set_stage(Stage::Whole);
         }
         if !self.listens() {
             engine.record_for_journal(false);
         }
         self.assign_work();
+    }
+
+    /// Whether [`Journal::write`] is to be called as soon as the state is whole, even if there is no change.
+    pub(crate) fn waits_to_be_whole(&self) -> bool {
+        let begun = self.begun.as_ref();
+        begun.is_some_and(|begun| matches!(begun.stage, Stage::FromNothing))
+    }
+
+    fn set_stage(&mut self, stage: Stage) {
+        // It is gone if it could not be written.
+        if let Some(begun) = &mut self.begun {
+            begun.stage = stage;
+        }
     }
 
     fn spell(&mut self, now: Time, engine: &mut Engine, position: Position) {
@@ -249,12 +290,10 @@ impl Journal {
             self.stop_following(now, &error);
         }
         if let Some(begun) = &mut self.begun
-            && begun.fate == Fate::Sound
             && let Err(error) = begun.log.append(&self.bytes)
         {
-            begun.fate = Fate::Broken;
+            self.lose_begun();
             self.complain(now, &error);
-            self.drop_useless();
         }
         if self.bytes.capacity() > KEPT_BYTES {
             self.bytes = Vec::new();
@@ -270,33 +309,49 @@ impl Journal {
     }
 
     fn remove_stale(&mut self) {
-        // A new file that is being renamed takes the name in any case, and is looked at afterwards.
-        let installing = self.is_at(Stage::Installing);
+        // A new file that is being renamed takes the name.
+        let installing =
+            matches!(&self.begun, Some(begun) if matches!(begun.stage, Stage::Installing(_)));
         if self.stale && !installing && files::remove_journal(&self.dir).is_ok() {
             self.stale = false;
+            self.unsynced_names = true;
         }
     }
 
-    /// The state is another one now: what is in the file is what this node had before.
+    /// The new file has missed a change, so nobody may believe it.
+    fn lose_begun(&mut self) {
+        if self.drop_begun() {
+            self.followed = None;
+            self.stale = true;
+        }
+        self.remove_stale();
+    }
+
+    /// The state is another one now: what is in the files is what this node had before.
     fn be_replaced(&mut self) {
         self.followed = None;
-        if let Some(begun) = &mut self.begun
-            && begun.fate == Fate::Sound
-        {
-            begun.fate = Fate::Replaced;
-        }
-        self.drop_useless();
+        self.drop_begun();
+        self.remove_stale();
     }
 
-    /// Gives up a new file that is of no use any more, unless it is being renamed.
-    fn drop_useless(&mut self) {
-        let useless = |begun: &Begun| begun.fate != Fate::Sound && begun.stage != Stage::Installing;
-        if self.begun.as_ref().is_some_and(useless) {
-            self.begun = None;
-            if let Err(error) = files::remove_new(&self.dir) {
-                tracing::warn!("cannot remove a journal that was begun: {error}");
+    /// Gives up the new file. Returns whether it has got the name before; then it keeps that.
+    fn drop_begun(&mut self) -> bool {
+        let Some(begun) = self.begun.take() else {
+            return false;
+        };
+        if let Stage::Installing(renaming) = &begun.stage
+            && renaming.call_off()
+        {
+            self.stale = false;
+            return true;
+        }
+        match files::remove_new(&self.dir) {
+            Ok(()) => self.unsynced_names = true,
+            Err(error) => {
+                now_and_then!(warn, "cannot remove a journal that was begun: {error}");
             }
         }
+        false
     }
 
     fn complain(&mut self, now: Time, error: &io::Error) {
@@ -320,12 +375,6 @@ impl Journal {
         }
     }
 
-    fn is_at(&self, stage: Stage) -> bool {
-        self.begun
-            .as_ref()
-            .is_some_and(|begun| begun.stage == stage)
-    }
-
     /// Whether a new file is due: there is none that is followed, or it has grown.
     fn wants_new(&self) -> bool {
         self.begun.is_none()
@@ -337,10 +386,10 @@ impl Journal {
 
     /// When [`Journal::step`] has something to do; `whole`: the engine has the whole state.
     pub(crate) fn next_step(&self, whole: bool) -> Option<Time> {
-        if self.is_at(Stage::Copying) {
-            return Some(Time(0));
+        match &self.begun {
+            Some(begun) => matches!(begun.stage, Stage::InParts(_)).then_some(Time(0)),
+            None => (whole && self.wants_new()).then_some(self.again),
         }
-        (whole && self.wants_new()).then_some(self.again)
     }
 
     /// Does a bounded part of what a new file needs. Returns whether there is more. [Write](Journal::write)
@@ -356,16 +405,19 @@ impl Journal {
             return false;
         }
         if self.begun.is_none() {
-            return self.begin(now, engine, position);
+            if self.followed.is_none() {
+                engine.record_for_journal(true);
+            }
+            return self.begin(now, position, Stage::InParts(DumpCursor::default()));
         }
         let Some(begun) = &mut self.begun else {
             return false;
         };
+        let Stage::InParts(cursor) = &mut begun.stage else {
+            return false;
+        };
         let mut part = std::mem::take(&mut self.part);
-        let more = engine.dump(&mut begun.cursor, PART_CHANGES, &mut part);
-        if !more {
-            begun.stage = Stage::Written;
-        }
+        let more = engine.dump(cursor, PART_CHANGES, &mut part);
         self.bytes.clear();
         let stamp = self.stamp(now, position);
         for batch in cluster::batches(&part) {
@@ -381,28 +433,29 @@ impl Journal {
             self.part = part;
         }
         self.append(now, false);
+        if !more {
+            self.set_stage(Stage::Whole);
+        }
         self.assign_work();
         more && self.begun.is_some()
     }
 
-    fn begin(&mut self, now: Time, engine: &mut Engine, position: Position) -> bool {
+    /// Begins a file for a state that comes change by change, from nothing on.
+    pub(crate) fn begin_with_nothing(&mut self, now: Time, position: Position) {
+        self.begin(now, position, Stage::FromNothing);
+    }
+
+    /// Returns whether a file has been begun.
+    fn begin(&mut self, now: Time, position: Position, stage: Stage) -> bool {
+        self.remove_stale();
         let log = match Log::begin(&self.dir, &self.header) {
             Ok(log) => log,
             Err(error) => {
                 self.complain(now, &error);
-                self.remove_stale();
                 return false;
             }
         };
-        self.begun = Some(Begun {
-            log,
-            cursor: DumpCursor::default(),
-            stage: Stage::Copying,
-            fate: Fate::Sound,
-        });
-        if self.followed.is_none() {
-            engine.record_for_journal(true);
-        }
+        self.begun = Some(Begun { log, stage });
         self.bytes.clear();
         let number = self.number;
         let stamp = self.stamp(now, position);
@@ -419,16 +472,25 @@ impl Journal {
             return;
         }
         if let Some(begun) = &mut self.begun
-            && begun.stage == Stage::Written
+            && matches!(begun.stage, Stage::Whole)
         {
-            begun.stage = Stage::Installing;
-            let (file, dir) = (begun.log.file.clone(), self.dir.clone());
-            self.set_work(Work::Install { file, dir });
+            let renaming = Renaming::default();
+            begun.stage = Stage::Installing(renaming.clone());
+            let (file, dir, write) = (begun.log.file.clone(), self.dir.clone(), self.writes);
+            self.set_work(Work::Install {
+                file,
+                dir,
+                write,
+                renaming,
+            });
         } else if let Some(log) = &self.followed
             && self.held.next_deadline().is_some()
         {
             let (file, write) = (log.file.clone(), self.writes);
             self.set_work(Work::Sync { file, write });
+        } else if std::mem::take(&mut self.unsynced_names) {
+            let dir = self.dir.clone();
+            self.set_work(Work::SyncNames { dir });
         }
     }
 
@@ -439,50 +501,69 @@ impl Journal {
         work
     }
 
-    /// The worker is done. What is over after that is in `discarded`.
+    /// The worker is done. Grants that need not be held back any more [follow](Journal::pop_lasting).
     pub(crate) fn done(&mut self, now: Time, done: Done) {
         self.busy = false;
         match done {
-            Done::Discarded => {}
-            Done::Synced { write, result } => match result {
-                Ok(()) => self.lasting = self.lasting.max(write),
-                Err(error) if self.followed.is_some() => self.stop_following(now, &error),
-                Err(_) => {}
-            },
-            Done::Installed(result) => self.installed(now, result),
+            Done::Other => {}
+            Done::Synced {
+                file,
+                write,
+                result,
+            } => {
+                let followed = self.followed.as_ref();
+                let is_followed = followed.is_some_and(|log| Arc::ptr_eq(&log.file, &file));
+                match result {
+                    Ok(()) if is_followed => self.lasting = self.lasting.max(write),
+                    Err(error) if is_followed => self.stop_following(now, &error),
+                    // What is followed by now is made lasting itself.
+                    Ok(()) | Err(_) => {}
+                }
+            }
+            Done::Installed {
+                renaming,
+                write,
+                result,
+            } => self.installed(now, &renaming, write, result),
         }
         self.assign_work();
     }
 
-    fn installed(&mut self, now: Time, result: io::Result<()>) {
-        let Some(begun) = self.begun.take() else {
+    fn installed(&mut self, now: Time, of: &Renaming, write: u64, result: io::Result<()>) {
+        let is_that = |begun: &mut Begun| matches!(&begun.stage, Stage::Installing(renaming) if renaming.is(of));
+        let Some(begun) = self.begun.take_if(is_that) else {
+            // It was called off.
             return;
         };
-        match (result, begun.fate) {
-            (Ok(()), Fate::Sound) => {
-                self.stale = false;
-                self.whole = begun.log.length;
-                if self.complained.take().is_some() {
-                    tracing::info!("the journal is written again");
-                }
-                if let Some(old) = self.followed.replace(begun.log) {
-                    self.set_work(Work::Discard { file: old.file });
-                }
+        if of.is_done() {
+            self.stale = false;
+            self.whole = begun.log.length;
+            if let Some(old) = self.followed.replace(begun.log) {
+                self.set_work(Work::Discard { file: old.file });
             }
-            // It has the name now, and whatever was followed has none any more.
-            (Ok(()), Fate::Replaced) => self.stale = false,
-            (Ok(()), Fate::Broken) => {
-                self.followed = None;
-                self.stale = true;
-                self.remove_stale();
-            }
-            (Err(error), _) => {
-                self.complain(now, &error);
-                self.remove_stale();
-                if let Err(error) = files::remove_new(&self.dir) {
-                    tracing::warn!("cannot remove a journal that was begun: {error}");
+            match result {
+                Ok(()) => {
+                    self.lasting = self.lasting.max(write);
+                    if self.complained.take().is_some() {
+                        tracing::info!("the journal is written again");
+                    }
+                }
+                // A power cut could bring the old file back, and that would be without what clients were
+                // told is lasting.
+                Err(error) if self.syncs => self.stop_following(now, &error),
+                Err(error) => {
+                    now_and_then!(
+                        warn,
+                        "cannot make the name of a new journal lasting: {error}"
+                    );
                 }
             }
+            return;
+        }
+        self.begun = Some(begun);
+        self.lose_begun();
+        if let Err(error) = result {
+            self.complain(now, &error);
         }
     }
 
@@ -490,20 +571,29 @@ impl Journal {
     pub(crate) fn install_first(&mut self, engine: &mut Engine, term: u32) -> io::Result<()> {
         let now = clock::now();
         let position = (Stream { term, slot: SLOT }, 0);
-        while self.step(now, engine, position, true) {}
-        let Some(Work::Install { file, dir }) = self.work.take() else {
+        engine.record_for_journal(true);
+        self.begin_with_nothing(now, position);
+        self.write(now, engine, position, true);
+        let Some(work) = self.take_work() else {
             return Err(io::Error::other("the journal cannot be begun"));
         };
-        files::install(&file, &dir)?;
-        self.installed(now, Ok(()));
+        let done = work.run();
+        if let Done::Installed {
+            result: Err(error), ..
+        } = done
+        {
+            return Err(error);
+        }
+        self.done(now, done);
         Ok(())
     }
 
     /// The node ends in order: what has been written outlasts a power cut from here on.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         self.remove_stale();
-        if let Some(log) = &self.followed {
-            log.file.sync_data()?;
+        let begun = self.begun.as_ref().map(|begun| &begun.log);
+        for log in self.followed.iter().chain(begun) {
+            log.sync()?;
         }
         Ok(())
     }

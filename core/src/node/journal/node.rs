@@ -20,10 +20,21 @@ impl Node {
     fn write_news(&mut self, now: Time) {
         let (position, whole) = self.kept();
         if let Some(journal) = &mut self.journal {
-            journal.write(now, &mut self.engine, position);
+            journal.write(now, &mut self.engine, position, whole);
             self.counters.journal_failures = journal.failures();
             self.timer.wake_before(journal.next_step(whole));
             self.tell_lasting();
+        }
+    }
+
+    /// The role has changed, or a copy has: what is whole now is noted before anybody hears of it.
+    pub(crate) fn note_whole(&mut self, now: Time) {
+        let waits = self
+            .journal
+            .as_ref()
+            .is_some_and(Journal::waits_to_be_whole);
+        if waits && self.kept().1 {
+            self.write_news(now);
         }
     }
 

@@ -3,14 +3,21 @@
 //! ```text
 //! of this node, all records good          the state, as of the last of them
 //! a bad one, and no good one behind it    the same: a write was under way when the node ended
-//! a bad one, and good ones behind it      refused: something is missing in between
+//! a bad one in which a whole sector is    the same: a power cut came before what had been written was
+//! empty, and good ones behind it          on the disk, and that does not write in order
+//! any other bad one, and good ones        refused: something is missing in between
+//! behind it
 //! another node, a newer version           refused
 //! ```
 
+use super::Journal;
+use super::files::{NAME, NEW_NAME};
 use super::format::{Next, Problem, Records, Stamp};
 use crate::cluster::{Copy, Replay};
 use crate::engine::{Engine, Time};
+use crate::node::data_dir::DataDir;
 use std::io::Read;
+use std::path::PathBuf;
 
 /// What a lone node calls itself in its journal.
 pub(crate) const ALONE: &str = "a node without peers";
@@ -28,6 +35,64 @@ pub struct Recovered {
     pub length: u64,
     /// How many bytes behind them are not.
     pub cut: u64,
+}
+
+/// What a start goes on with.
+pub(crate) struct Found {
+    /// With the state.
+    pub(crate) engine: Engine,
+    pub(crate) recovered: Recovered,
+    /// Whether it is the file that was begun last, and has not got the name yet.
+    pub(super) is_new: bool,
+    pub(crate) path: PathBuf,
+}
+
+/// Reads what a node has on its disk and takes the file that goes further, as the [module](super) says;
+/// `fresh` makes an engine.
+///
+/// # Errors
+/// A file of another node or of a newer version, or a damaged one and no other, with its path.
+pub(crate) fn find(
+    dir: &DataDir,
+    node: &str,
+    present: (Time, u64),
+    fresh: impl Fn() -> Engine,
+) -> Result<Option<Found>, (PathBuf, Problem)> {
+    let look = |name: &str| -> Result<Option<Found>, (PathBuf, Problem)> {
+        let path = dir.file(name);
+        let mut engine = fresh();
+        match Journal::open(dir, name).map_err(Problem::Read) {
+            Ok(None) => Ok(None),
+            Ok(Some(file)) => recover(file, node, present, &mut engine).map(Some),
+            Err(problem) => Err(problem),
+        }
+        .map_err(|problem| (path.clone(), problem))
+        .map(|recovered| {
+            recovered.map(|recovered| Found {
+                engine,
+                recovered,
+                is_new: name == NEW_NAME,
+                path,
+            })
+        })
+    };
+    let new = match look(NEW_NAME) {
+        // It is not whole yet, or a power cut has taken a part of it.
+        Err((_, Problem::NoJournal | Problem::Damaged(..))) => None,
+        other => other?,
+    };
+    let old = match look(NAME) {
+        Err((path, problem @ (Problem::NoJournal | Problem::Damaged(..)))) if new.is_some() => {
+            tracing::warn!(
+                "journal {}: {problem}; a newer one is whole",
+                path.display()
+            );
+            None
+        }
+        other => other?,
+    };
+    let further = |found: &Found| (found.recovered.number, found.is_new);
+    Ok(old.into_iter().chain(new).max_by_key(further))
 }
 
 /// Makes the state again that a journal of `node` tells of; `wall` is the present moment by the wall clock,
@@ -68,12 +133,12 @@ pub fn recover(
             Next::End => break,
             Next::Bad => {
                 let at = records.at();
-                let (good_behind, left) = records.look_behind()?;
-                if good_behind {
+                let behind = records.look_behind()?;
+                if behind.good && !behind.empty_sector {
                     let what = "is damaged, and good ones stand behind it";
                     return Err(Problem::Damaged(at, what));
                 }
-                cut = left;
+                cut = behind.bytes;
                 return finish(&replay, last, at, cut);
             }
         }

@@ -2,6 +2,8 @@
 //! that it cannot. Method: engines that are asked for many things, and their journals in real files, cut,
 //! altered and made to fail at every place.
 
+mod crashes;
+
 use super::format::{self, Stamp};
 use super::*;
 use crate::engine::{Answer, EngineSettings, Recording, Refusal};
@@ -44,6 +46,8 @@ struct Life {
     held: Vec<(Key, Token)>,
     random: u64,
     sequence: u64,
+    /// Whether the engine has the whole state.
+    whole: bool,
 }
 
 impl Life {
@@ -63,6 +67,7 @@ impl Life {
             held: Vec::new(),
             random: 0x9E37_79B9_7F4A_7C15,
             sequence: 0,
+            whole: true,
         };
         (0..4).for_each(|_| life.connect());
         life
@@ -149,7 +154,8 @@ impl Life {
 
     fn write(&mut self) {
         let position = self.position();
-        self.journal.write(self.now, &mut self.engine, position);
+        self.journal
+            .write(self.now, &mut self.engine, position, self.whole);
     }
 
     /// Does what the worker would do. Returns whether there was anything.
@@ -287,10 +293,38 @@ fn zeros_behind_a_journal_are_cut_off() {
     assert_eq!((recovered.length, recovered.cut), (length as u64, 5000));
 }
 
+/// Goal: what a power cut leaves of a file that was not synced is no reason not to start. Method: every sector of
+/// it in turn is empty, as if it had not been written before those behind it.
+#[test]
+fn a_sector_that_never_came_to_the_disk_ends_the_journal() {
+    let (journal, states, now) = history("sector", 200);
+    assert!(journal.len() > 20 * 512);
+    for place in (0..journal.len()).step_by(512).skip(1) {
+        let mut holed = journal.clone();
+        let end = (place + 512).min(journal.len());
+        holed[place..end].fill(0);
+        match (read(&holed, now), place < states[0].0) {
+            (Ok((engine, recovered)), false) => {
+                let whole = |(end, _): &&Moment| *end as u64 == recovered.length;
+                let (length, expected) = states.iter().find(whole).expect("the end of a record");
+                assert_eq!(state(&engine), *expected, "at {place}");
+                // Zeros that belong there are no loss.
+                let next = states.iter().find(|(end, _)| end > length);
+                assert!(*length < end && next.is_none_or(|(next, _)| *next > place));
+            }
+            (Err(_), true) => {}
+            (found, _) => panic!("at {place}: {:?}", found.map(|(_, recovered)| recovered)),
+        }
+    }
+}
+
 #[test]
 fn a_hole_is_an_error_that_says_where() {
     let (journal, states, now) = history("hole", 40);
-    let (begin, end) = (states[10].0, states[11].0);
+    // Within one sector: a whole empty one is what a power cut leaves.
+    let pairs = states.windows(2).map(|pair| (pair[0].0, pair[1].0));
+    let within = |(begin, end): &(usize, usize)| begin < end && begin / 512 == end / 512;
+    let (begin, end) = pairs.skip(5).find(within).expect("most are short");
     let mut without = journal.clone();
     without.drain(begin..end);
     let mut zeroed = journal.clone();
@@ -504,7 +538,7 @@ fn a_journal_that_cannot_be_written_is_not_believed_and_is_written_anew_later() 
         life.step();
         life.write();
     }
-    assert!(life.work());
+    while life.work() {}
     (0..20).for_each(|_| life.step());
     life.write();
     let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
@@ -544,24 +578,21 @@ fn a_state_that_is_replaced_stands_as_it_was_until_the_new_one_is_whole() {
     let before = state(&life.engine);
     life.engine.clear();
     life.held.clear();
+    life.whole = false;
     for _ in 0..50 {
         life.step();
         life.write();
-        let position = life.position();
-        life.journal
-            .step(life.now, &mut life.engine, position, false);
+        assert!(!life.work(), "there is nothing to be renamed");
     }
     let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
     assert_eq!(state(&engine), before);
-    let position = life.position();
-    while life
-        .journal
-        .step(life.now, &mut life.engine, position, true)
-    {
-        life.step();
-        life.write();
-    }
-    life.work();
+    let new = || fs::read(folder.0.join(NEW_NAME)).expect("it is begun");
+    assert!(read(&new(), life.now).is_err(), "it is not whole");
+    life.whole = true;
+    life.write();
+    let (engine, _) = read(&new(), life.now).expect("it is whole");
+    assert_eq!(state(&engine), state(&life.engine));
+    assert!(life.work());
     life.step();
     life.write();
     let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
@@ -570,25 +601,41 @@ fn a_state_that_is_replaced_stands_as_it_was_until_the_new_one_is_whole() {
 
 #[test]
 fn a_state_that_is_replaced_while_a_new_journal_is_renamed_stands_too() {
-    let folder = Folder::new("replaced-late");
-    let mut life = Life::new(&folder);
-    (0..50).for_each(|_| life.step());
-    life.write();
-    life.journal.grown = 0;
-    let position = life.position();
-    while life
-        .journal
-        .step(life.now, &mut life.engine, position, true)
-    {}
-    let work = life.journal.take_work().expect("it is to be renamed");
-    let before = state(&life.engine);
-    life.engine.clear();
-    life.held.clear();
-    life.write();
-    life.journal.done(life.now, work.run());
-    let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
-    assert_eq!(state(&engine), before);
-    assert!(life.journal.next_step(false).is_none() && life.journal.next_step(true).is_some());
+    // The worker is about to rename it, or has just done so.
+    for late in [false, true] {
+        let folder = Folder::new(&format!("replaced-{late}"));
+        let mut life = Life::new(&folder);
+        (0..50).for_each(|_| life.step());
+        life.write();
+        life.journal.grown = 0;
+        let position = life.position();
+        while life
+            .journal
+            .step(life.now, &mut life.engine, position, true)
+        {}
+        let mut work = life.journal.take_work();
+        let mut done = None;
+        if late {
+            done = work.take().map(Work::run);
+        }
+        let before = state(&life.engine);
+        life.engine.clear();
+        life.held.clear();
+        life.whole = false;
+        life.step();
+        life.write();
+        let done = done
+            .or_else(|| work.map(Work::run))
+            .expect("one of the two");
+        life.journal.done(life.now, done);
+        let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
+        assert_eq!(state(&engine), before);
+        life.whole = true;
+        life.write();
+        while life.work() {}
+        let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
+        assert_eq!(state(&engine), state(&life.engine));
+    }
 }
 
 #[test]

@@ -4,5 +4,6 @@
 mod disks;
 mod doors;
 mod failures;
+mod journals;
 mod networks;
 mod stops;
