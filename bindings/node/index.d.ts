@@ -226,6 +226,9 @@ export interface ServerOptions {
   listen?: string
   dataDir?: string
   ephemeral?: boolean
+  keepState?: boolean
+  journalSync?: 'none' | 'batch'
+  restartGraceMs?: number
   advertise?: string
   secret?: string
   secretFile?: string

@@ -204,7 +204,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The folder in which the node keeps its term, so that tokens rise over restarts.
+    /// The folder in which the node keeps its term, so that tokens rise over restarts, and its locks.
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.data_dir = Some(path.into());
         self.settings.ephemeral = false;

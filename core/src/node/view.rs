@@ -8,6 +8,7 @@
 
 use super::clock;
 use super::counters::Counters;
+use super::journal::Journal;
 use super::state::{Node, Shared};
 use crate::cluster::Stage;
 use crate::engine::{Histogram, ListCursor, LockRow, QueuePlace, Stats, Survey};
@@ -83,6 +84,10 @@ pub struct Snapshot {
     pub term: u32,
     /// Why clients should not be sent here; nothing if they can: it is active, or has a complete copy.
     pub not_ready: Option<&'static str>,
+    /// Whether its restart would find the present state on its disk: it is to be kept, and can be written.
+    pub keeps_state: bool,
+    /// Why it would not, where an operator should hear of that.
+    pub not_kept: Option<&'static str>,
     /// For how long it has run.
     pub up: Duration,
     /// Sockets of clients that are open.
@@ -370,6 +375,8 @@ fn snapshot(node: &mut Node, address: SocketAddr, up: Duration) -> Snapshot {
         active,
         term,
         not_ready: not_ready(node),
+        keeps_state: node.journal.as_ref().is_some_and(Journal::listens),
+        not_kept: not_kept(node),
         up,
         connections: u64::from(node.open),
         parked,
@@ -379,6 +386,11 @@ fn snapshot(node: &mut Node, address: SocketAddr, up: Duration) -> Snapshot {
         holds: node.engine.holds().clone(),
         nodes,
     }
+}
+
+fn not_kept(node: &Node) -> Option<&'static str> {
+    let journal = node.journal.as_ref()?;
+    (!journal.listens()).then_some("the journal cannot be written, so a restart frees every lock")
 }
 
 fn not_ready(node: &Node) -> Option<&'static str> {

@@ -137,6 +137,11 @@ impl Numbers {
             u64::from(self.node.not_ready.is_none()),
         )?;
         to.gauge(
+            "fairlock_state_kept",
+            "1 if a restart would find the present locks on the disk: they are to be kept, and can be written.",
+            u64::from(self.node.keeps_state),
+        )?;
+        to.gauge(
             "fairlock_term",
             "The term of the latest fencing tokens that the node knows of.",
             self.node.term.into(),
@@ -259,6 +264,11 @@ impl Numbers {
                 "fairlock_requests_moved",
                 "Requests that were sent to the active node.",
                 counters.moved,
+            ),
+            (
+                "fairlock_journal_failures",
+                "How often the journal could not be written.",
+                counters.journal_failures,
             ),
             (
                 "fairlock_lines_read",

@@ -119,7 +119,11 @@ async fn health(State(app): Shared) -> Answer<&'static str> {
 async fn readiness(State(app): Shared) -> Answer<String> {
     let node = look(&app, PROBE, ServerView::snapshot).await?;
     match node.not_ready {
-        None => Ok(format!("ready: {}\n", node.role)),
+        // It serves as ever; taking its clients away would help nobody.
+        None => Ok(match node.not_kept {
+            None => format!("ready: {}\n", node.role),
+            Some(reason) => format!("ready: {}, but {reason}\n", node.role),
+        }),
         Some(reason) => Err(Refusal {
             status: StatusCode::SERVICE_UNAVAILABLE,
             text: format!("not ready: {reason}\n"),

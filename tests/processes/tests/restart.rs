@@ -6,7 +6,8 @@ use fairlock_processes::load::{Line, Load};
 use fairlock_processes::{Folder, LIMIT, Node, Peer, run, serve, token, until, until_waiting};
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 use std::fs;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -203,11 +204,30 @@ fn an_orderly_stop_keeps_locks_and_places_too() {
     late.hear_nothing();
 }
 
+/// What the admin page of a node answers.
+fn look(admin: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(admin).expect("it is served");
+    let request = format!("GET {path} HTTP/1.0\r\nhost: {admin}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .expect("it answers with text");
+    assert!(
+        answer.starts_with("HTTP/1.0 200 ") || answer.starts_with("HTTP/1.1 200 "),
+        "{answer}"
+    );
+    answer
+}
+
 /// Goal: a node that cannot write its journal says so and goes on, what it missed is never believed, and it
 /// keeps its state again once it can. Method: a limit on the size of files, as of a full disk.
 #[test]
 fn a_full_disk_is_survived_said_and_never_lied_about() {
     let alone = Alone::new("restart-full", &[]);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let admin = listener.local_addr().expect("it is bound").to_string();
+    drop(listener);
     let log = alone.folder.0.with_extension("log");
     let start = || {
         let own = alone.command();
@@ -216,6 +236,7 @@ fn a_full_disk_is_survived_said_and_never_lied_about() {
             .args(["-c", "trap '' XFSZ; ulimit -S -f 64; exec \"$0\" \"$@\""])
             .arg(own.get_program())
             .args(own.get_args())
+            .args(["--admin", &admin])
             .stderr(fs::File::create(&log).expect("a file can be made"));
         Node::spawn(command)
     };
@@ -233,6 +254,21 @@ fn a_full_disk_is_survived_said_and_never_lied_about() {
     assert!(!alone.journal().exists(), "it has missed a change");
     let said = fs::read_to_string(&log).expect("it was made");
     assert_eq!(said.matches("cannot write journal").count(), 1, "{said}");
+    let metrics = look(&admin, "/metrics");
+    assert!(metrics.contains("\nfairlock_state_kept 0\n"), "{metrics}");
+    assert!(
+        metrics.contains("\nfairlock_journal_failures_total "),
+        "{metrics}"
+    );
+    assert!(
+        !metrics.contains("\nfairlock_journal_failures_total 0\n"),
+        "{metrics}"
+    );
+    let ready = look(&admin, "/readyz");
+    assert!(
+        ready.contains("ready: active, but the journal cannot be written"),
+        "{ready}"
+    );
     let after = peer.acquire("A after 600 5");
     // There is room again.
     prlimit(
@@ -249,6 +285,8 @@ fn a_full_disk_is_survived_said_and_never_lied_about() {
         assert!(begin.elapsed() < LIMIT, "it is not tried again");
         std::thread::sleep(Duration::from_millis(20));
     }
+    assert!(look(&admin, "/metrics").contains("\nfairlock_state_kept 1\n"));
+    assert!(look(&admin, "/readyz").ends_with("ready: active\n"));
     let last = peer.acquire("A last 600 5");
     node.kill();
     let node = alone.start();

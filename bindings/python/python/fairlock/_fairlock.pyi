@@ -242,7 +242,7 @@ class Server:
 
     listen: where clients connect, as in `127.0.0.1:7420`; by default a free port, or `node`.
     peers, node: all nodes of a cluster in the order of their priority, the same for each, and which of them this is.
-    data_dir: where the node keeps its term, so that tokens rise over restarts; without it it is ephemeral.
+    data_dir: where the node keeps its term, so that tokens rise over restarts, and its locks; without it it is ephemeral.
     settings: any other setting of a node, by the name that it has in the settings file.
 
     Raises `TypeError` for an unknown setting, `ValueError` for a wrong one, `ServerFailed` where it cannot start.

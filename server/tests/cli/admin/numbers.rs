@@ -88,6 +88,8 @@ fn numbers_are_those_of_what_has_happened() {
         ("fairlock_role{role=\"active\"}".into(), 1.0),
         ("fairlock_role{role=\"standby\"}".into(), 0.0),
         ("fairlock_ready".into(), 1.0),
+        ("fairlock_state_kept".into(), 0.0),
+        ("fairlock_journal_failures_total".into(), 0.0),
     ] {
         assert_eq!(after.value(&series), value, "{series}");
     }
