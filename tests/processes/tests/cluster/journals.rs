@@ -141,6 +141,11 @@ fn what_a_node_answers_after_a_copy_outlasts_its_kill_before_the_journal_has_its
     cluster.until(1, |status| field(status, "role") == "active");
     let mut peer = Peer::connect(cluster.address(1));
     let released = peer.acquire("A released 600 5");
+    // From its start it has one already.
+    let begin = Instant::now();
+    while !cluster.data_dir(1).join("journal").exists() {
+        assert!(begin.elapsed() < LIMIT, "there is no journal");
+    }
     let Some(mut strace) = withhold_names(&cluster, 1) else {
         return skip("a journal without its name: needs strace");
     };
