@@ -6,12 +6,13 @@ use crate::node::data_dir::DataDir;
 use crate::node::log::now_and_then;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The journal that was whole last.
 pub(super) const NAME: &str = "journal";
-/// One that has been begun since.
-pub(super) const NEW_NAME: &str = "journal.new";
+/// One that has been begun since: the first of these names, unless it is just being renamed.
+pub(super) const NEW_NAMES: [&str; 2] = ["journal.new", "journal.newer"];
 
 /// In tests, somebody looks on before each change of the disk, and may make it fail.
 #[cfg(not(test))]
@@ -39,6 +40,8 @@ mod seen {
 pub(super) struct Log {
     pub(super) file: Arc<File>,
     pub(super) length: u64,
+    /// What it was called when it was made.
+    pub(super) name: &'static str,
 }
 
 impl Log {
@@ -50,16 +53,18 @@ impl Log {
         Ok(Log {
             file: Arc::new(file),
             length,
+            name: NAME,
         })
     }
 
     /// A new one, which nobody believes before it is whole.
-    pub(super) fn begin(dir: &DataDir, header: &[u8]) -> io::Result<Log> {
+    pub(super) fn begin(dir: &DataDir, name: &'static str, header: &[u8]) -> io::Result<Log> {
         seen::names()?;
-        let file = File::create(dir.file(NEW_NAME))?;
+        let file = File::create(dir.file(name))?;
         let mut log = Log {
             file: Arc::new(file),
             length: 0,
+            name,
         };
         log.append(header)?;
         Ok(log)
@@ -77,17 +82,8 @@ impl Log {
     }
 }
 
-/// Takes the file called `journal` away, because it must not be believed any more.
-pub(super) fn remove_journal(dir: &DataDir) -> io::Result<()> {
-    remove(dir, NAME)
-}
-
-/// Takes what was begun away.
-pub(super) fn remove_new(dir: &DataDir) -> io::Result<()> {
-    remove(dir, NEW_NAME)
-}
-
-fn remove(dir: &DataDir, name: &str) -> io::Result<()> {
+/// Takes a file away, because it must not be believed, or is of no use.
+pub(super) fn remove(dir: &DataDir, name: &str) -> io::Result<()> {
     seen::names()?;
     match fs::remove_file(dir.file(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -108,15 +104,15 @@ pub(super) fn sync_names(dir: &DataDir) -> io::Result<()> {
 
 /// Gives a whole new journal the name of the one before, once it is lasting; what is lasting then is the
 /// name, too.
-pub(super) fn install(file: &File, dir: &DataDir) -> io::Result<()> {
+pub(super) fn install(file: &File, dir: &DataDir, name: &str) -> io::Result<()> {
     sync(file)?;
-    rename(dir)?;
+    rename(dir, name)?;
     sync_names(dir)
 }
 
-fn rename(dir: &DataDir) -> io::Result<()> {
+fn rename(dir: &DataDir, name: &str) -> io::Result<()> {
     seen::names()?;
-    fs::rename(dir.file(NEW_NAME), dir.file(NAME))
+    fs::rename(dir.file(name), dir.file(NAME))
 }
 
 /// Something that may take as long as the disk likes.
@@ -129,6 +125,7 @@ pub(crate) enum Work {
     Install {
         file: Arc<File>,
         dir: Arc<DataDir>,
+        name: &'static str,
         write: u64,
         renaming: Renaming,
     },
@@ -155,47 +152,63 @@ pub(crate) enum Done {
 }
 
 /// Whether a new journal has got its name: asked and called off by the node's thread while another one is
-/// about to do it.
+/// about to do it. Neither waits for the other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Renaming(Arc<Mutex<Renamed>>);
+pub(crate) struct Renaming(Arc<AtomicU8>);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Renamed {
-    #[default]
-    NotYet,
-    CalledOff,
-    Done,
+const NOT_YET: u8 = 0;
+const CALLED_OFF: u8 = 1;
+const UNDER_WAY: u8 = 2;
+const DONE: u8 = 3;
+
+/// How far it had come when it was called off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CalledOff {
+    /// It will not happen.
+    InTime,
+    /// It is happening.
+    UnderWay,
+    /// It has happened.
+    TooLate,
 }
 
 impl Renaming {
-    /// It must not happen any more. Returns whether it has happened.
-    pub(super) fn call_off(&self) -> bool {
-        let mut state = self.state();
-        if *state == Renamed::NotYet {
-            *state = Renamed::CalledOff;
+    /// It should not happen any more.
+    pub(super) fn call_off(&self) -> CalledOff {
+        match self.go_on(NOT_YET, CALLED_OFF) {
+            Ok(_) | Err(CALLED_OFF) => CalledOff::InTime,
+            Err(UNDER_WAY) => CalledOff::UnderWay,
+            Err(_) => CalledOff::TooLate,
         }
-        *state == Renamed::Done
     }
 
     /// Whether it has happened.
     pub(super) fn is_done(&self) -> bool {
-        *self.state() == Renamed::Done
+        self.0.load(Ordering::Acquire) == DONE
     }
 
     pub(super) fn is(&self, other: &Renaming) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn state(&self) -> MutexGuard<'_, Renamed> {
-        // One word, which is right whoever panicked meanwhile.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether it is to be done.
+    pub(super) fn begin(&self) -> bool {
+        self.go_on(NOT_YET, UNDER_WAY).is_ok()
     }
 
-    fn carry_out(&self, dir: &DataDir) -> io::Result<()> {
-        let mut state = self.state();
-        if *state == Renamed::NotYet {
-            rename(dir)?;
-            *state = Renamed::Done;
+    pub(super) fn end(&self) {
+        self.0.store(DONE, Ordering::Release);
+    }
+
+    fn go_on(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    fn carry_out(&self, dir: &DataDir, name: &str) -> io::Result<()> {
+        if self.begin() {
+            rename(dir, name)?;
+            self.end();
         }
         Ok(())
     }
@@ -213,11 +226,12 @@ impl Work {
             Work::Install {
                 file,
                 dir,
+                name,
                 write,
                 renaming,
             } => {
                 let installed = sync(&file)
-                    .and_then(|()| renaming.carry_out(&dir))
+                    .and_then(|()| renaming.carry_out(&dir, name))
                     .and_then(|()| sync_names(&dir));
                 Done::Installed {
                     renaming,

@@ -200,7 +200,7 @@ impl<R: Read> Records<R> {
         let until_good = &rest[..good.unwrap_or(rest.len())];
         // The first may have begun before the record, with zeros that belong there.
         let first = (self.at.next_multiple_of(SECTOR_BYTES) - self.at) as usize;
-        let (first, others) = until_good.split_at(first.min(until_good.len()));
+        let (first, others) = until_good.split_at_checked(first).unwrap_or_default();
         let others = others.chunks_exact(SECTOR_BYTES as usize);
         let mut sectors = others.chain((!first.is_empty()).then_some(first));
         Ok(Behind {

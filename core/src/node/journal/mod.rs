@@ -44,7 +44,7 @@ use super::terms::SLOT;
 use crate::cluster::{self, HeldBack, HeldGrant, Stream};
 use crate::engine::{Change, ConnectionId, DumpCursor, Engine, Time};
 use crate::protocol::Millis;
-use files::{Log, NAME, NEW_NAME};
+use files::{CalledOff, Log, NAME, NEW_NAMES};
 use format::Stamp;
 use std::fs::File;
 use std::io;
@@ -80,6 +80,8 @@ pub(crate) struct Journal {
     /// How long it was when it had the state as it was then.
     whole: u64,
     begun: Option<Begun>,
+    /// A new file that was given up while it was being renamed.
+    leaving: Option<Leaving>,
     /// The number of the last change that has been written.
     number: u64,
     /// The file called `journal` could not be taken away although it must not be believed.
@@ -125,6 +127,22 @@ enum Stage {
     Installing(Renaming),
 }
 
+/// See [`Journal::leaving`].
+struct Leaving {
+    renaming: Renaming,
+    name: &'static str,
+    /// Whether it has missed a change, so that nobody may believe it. Otherwise it is what was.
+    broken: bool,
+}
+
+/// What becomes of the name `journal` when a new file is given up.
+enum Given {
+    /// It stays with the file that has it.
+    Kept,
+    /// The new one has it, or gets it just now.
+    Taken,
+}
+
 impl Journal {
     /// The path of the journal in a data dir.
     pub(crate) fn path(dir: &DataDir) -> PathBuf {
@@ -138,12 +156,14 @@ impl Journal {
             && recovery::is_of(file, node)
         {
             tracing::warn!("keep_state is off: the journal of the last start is removed");
-            files::remove_journal(dir)?;
+            files::remove(dir, NAME)?;
         }
-        if let Some(file) = Journal::open(dir, NEW_NAME)?
-            && recovery::is_of(file, node)
-        {
-            files::remove_new(dir)?;
+        for name in NEW_NAMES {
+            if let Some(file) = Journal::open(dir, name)?
+                && recovery::is_of(file, node)
+            {
+                files::remove(dir, name)?;
+            }
         }
         files::sync_names(dir)
     }
@@ -164,14 +184,15 @@ impl Journal {
         syncs: bool,
     ) -> io::Result<Journal> {
         if let Some(found) = found
-            && found.is_new
-            && let Some(file) = Journal::open(&dir, NEW_NAME)?
+            && found.name != NAME
+            && let Some(file) = Journal::open(&dir, found.name)?
         {
-            files::install(&file, &dir)?;
-        } else {
-            files::remove_new(&dir)?;
-            files::sync_names(&dir)?;
+            files::install(&file, &dir, found.name)?;
         }
+        for name in NEW_NAMES {
+            files::remove(&dir, name)?;
+        }
+        files::sync_names(&dir)?;
         let recovered = found.map(|found| found.recovered);
         let followed = recovered
             .map(|recovered| Log::resume(&dir, recovered.length))
@@ -184,6 +205,7 @@ impl Journal {
             followed,
             whole: 0,
             begun: None,
+            leaving: None,
             number: recovered.map_or(0, |recovered| recovered.number),
             stale: false,
             unsynced_names: false,
@@ -309,49 +331,81 @@ impl Journal {
     }
 
     fn remove_stale(&mut self) {
-        // A new file that is being renamed takes the name.
-        let installing =
-            matches!(&self.begun, Some(begun) if matches!(begun.stage, Stage::Installing(_)));
-        if self.stale && !installing && files::remove_journal(&self.dir).is_ok() {
-            self.stale = false;
+        // A good new file that is being renamed takes the name.
+        let good = matches!(&self.begun, Some(begun) if matches!(begun.stage, Stage::Installing(_)))
+            || matches!(&self.leaving, Some(leaving) if !leaving.broken);
+        if self.stale && !good && files::remove(&self.dir, NAME).is_ok() {
+            // One that is being renamed will be there again.
+            self.stale = self.leaving.is_some();
             self.unsynced_names = true;
         }
     }
 
     /// The new file has missed a change, so nobody may believe it.
     fn lose_begun(&mut self) {
-        if self.drop_begun() {
-            self.followed = None;
-            self.stale = true;
+        match self.drop_begun(true) {
+            Given::Kept => {}
+            Given::Taken => {
+                self.followed = None;
+                self.stale = true;
+            }
         }
         self.remove_stale();
     }
 
     /// The state is another one now: what is in the files is what this node had before.
     fn be_replaced(&mut self) {
+        // Whatever is whole of the new one goes further than that, even if it is nothing.
+        self.number += 1;
         self.followed = None;
-        self.drop_begun();
+        self.drop_begun(false);
         self.remove_stale();
     }
 
-    /// Gives up the new file. Returns whether it has got the name before; then it keeps that.
-    fn drop_begun(&mut self) -> bool {
+    /// Gives up the new file.
+    fn drop_begun(&mut self, broken: bool) -> Given {
         let Some(begun) = self.begun.take() else {
-            return false;
+            return Given::Kept;
         };
-        if let Stage::Installing(renaming) = &begun.stage
-            && renaming.call_off()
-        {
-            self.stale = false;
-            return true;
+        let name = begun.log.name;
+        if let Stage::Installing(renaming) = begun.stage {
+            match renaming.call_off() {
+                CalledOff::InTime => {}
+                CalledOff::UnderWay => {
+                    self.leaving = Some(Leaving {
+                        renaming,
+                        name,
+                        broken,
+                    });
+                    return Given::Taken;
+                }
+                CalledOff::TooLate => {
+                    self.stale = false;
+                    return Given::Taken;
+                }
+            }
         }
-        match files::remove_new(&self.dir) {
+        self.remove_begun(name);
+        Given::Kept
+    }
+
+    fn remove_begun(&mut self, name: &str) {
+        match files::remove(&self.dir, name) {
             Ok(()) => self.unsynced_names = true,
             Err(error) => {
                 now_and_then!(warn, "cannot remove a journal that was begun: {error}");
             }
         }
-        false
+    }
+
+    /// A file that was given up while it was being renamed has its name now, or will never have it.
+    fn has_left(&mut self, left: &Leaving) {
+        if !left.renaming.is_done() {
+            self.remove_begun(left.name);
+        } else if !left.broken {
+            self.stale = false;
+        }
+        self.remove_stale();
     }
 
     fn complain(&mut self, now: Time, error: &io::Error) {
@@ -448,7 +502,14 @@ impl Journal {
     /// Returns whether a file has been begun.
     fn begin(&mut self, now: Time, position: Position, stage: Stage) -> bool {
         self.remove_stale();
-        let log = match Log::begin(&self.dir, &self.header) {
+        let leaving = self.leaving.as_ref().map(|leaving| leaving.name);
+        let [first, second] = NEW_NAMES;
+        let name = if leaving == Some(first) {
+            second
+        } else {
+            first
+        };
+        let log = match Log::begin(&self.dir, name, &self.header) {
             Ok(log) => log,
             Err(error) => {
                 self.complain(now, &error);
@@ -476,13 +537,14 @@ impl Journal {
         {
             let renaming = Renaming::default();
             begun.stage = Stage::Installing(renaming.clone());
-            let (file, dir, write) = (begun.log.file.clone(), self.dir.clone(), self.writes);
-            self.set_work(Work::Install {
-                file,
-                dir,
-                write,
+            let install = Work::Install {
+                file: begun.log.file.clone(),
+                dir: self.dir.clone(),
+                name: begun.log.name,
+                write: self.writes,
                 renaming,
-            });
+            };
+            self.set_work(install);
         } else if let Some(log) = &self.followed
             && self.held.next_deadline().is_some()
         {
@@ -533,7 +595,8 @@ impl Journal {
         let is_that = |begun: &mut Begun| matches!(&begun.stage, Stage::Installing(renaming) if renaming.is(of));
         let Some(begun) = self.begun.take_if(is_that) else {
             // It was called off.
-            return;
+            let left = self.leaving.take_if(|leaving| leaving.renaming.is(of));
+            return left.iter().for_each(|left| self.has_left(left));
         };
         if of.is_done() {
             self.stale = false;

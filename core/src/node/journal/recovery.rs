@@ -11,7 +11,7 @@
 //! ```
 
 use super::Journal;
-use super::files::{NAME, NEW_NAME};
+use super::files::{NAME, NEW_NAMES};
 use super::format::{Next, Problem, Records, Stamp};
 use crate::cluster::{Copy, Replay};
 use crate::engine::{Engine, Time};
@@ -42,8 +42,8 @@ pub(crate) struct Found {
     /// With the state.
     pub(crate) engine: Engine,
     pub(crate) recovered: Recovered,
-    /// Whether it is the file that was begun last, and has not got the name yet.
-    pub(super) is_new: bool,
+    /// The file that has it.
+    pub(super) name: &'static str,
     pub(crate) path: PathBuf,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn find(
     present: (Time, u64),
     fresh: impl Fn() -> Engine,
 ) -> Result<Option<Found>, (PathBuf, Problem)> {
-    let look = |name: &str| -> Result<Option<Found>, (PathBuf, Problem)> {
+    let look = |name: &'static str| -> Result<Option<Found>, (PathBuf, Problem)> {
         let path = dir.file(name);
         let mut engine = fresh();
         match Journal::open(dir, name).map_err(Problem::Read) {
@@ -71,18 +71,21 @@ pub(crate) fn find(
             recovered.map(|recovered| Found {
                 engine,
                 recovered,
-                is_new: name == NEW_NAME,
+                name,
                 path,
             })
         })
     };
-    let new = match look(NEW_NAME) {
-        // It is not whole yet, or a power cut has taken a part of it.
-        Err((_, Problem::NoJournal | Problem::Damaged(..))) => None,
-        other => other?,
-    };
+    let mut new = Vec::new();
+    for name in NEW_NAMES {
+        match look(name) {
+            // It is not whole yet, or a power cut has taken a part of it.
+            Err((_, Problem::NoJournal | Problem::Damaged(..))) => {}
+            other => new.extend(other?),
+        }
+    }
     let old = match look(NAME) {
-        Err((path, problem @ (Problem::NoJournal | Problem::Damaged(..)))) if new.is_some() => {
+        Err((path, problem @ (Problem::NoJournal | Problem::Damaged(..)))) if !new.is_empty() => {
             tracing::warn!(
                 "journal {}: {problem}; a newer one is whole",
                 path.display()
@@ -91,7 +94,7 @@ pub(crate) fn find(
         }
         other => other?,
     };
-    let further = |found: &Found| (found.recovered.number, found.is_new);
+    let further = |found: &Found| (found.recovered.number, found.name);
     Ok(old.into_iter().chain(new).max_by_key(further))
 }
 

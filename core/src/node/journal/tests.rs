@@ -586,7 +586,7 @@ fn a_state_that_is_replaced_stands_as_it_was_until_the_new_one_is_whole() {
     }
     let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
     assert_eq!(state(&engine), before);
-    let new = || fs::read(folder.0.join(NEW_NAME)).expect("it is begun");
+    let new = || fs::read(folder.0.join(NEW_NAMES[0])).expect("it is begun");
     assert!(read(&new(), life.now).is_err(), "it is not whole");
     life.whole = true;
     life.write();
@@ -601,9 +601,9 @@ fn a_state_that_is_replaced_stands_as_it_was_until_the_new_one_is_whole() {
 
 #[test]
 fn a_state_that_is_replaced_while_a_new_journal_is_renamed_stands_too() {
-    // The worker is about to rename it, or has just done so.
-    for late in [false, true] {
-        let folder = Folder::new(&format!("replaced-{late}"));
+    // The worker is about to rename it, is doing so, or has just done so.
+    for when in ["before", "meanwhile", "after"] {
+        let folder = Folder::new(&format!("replaced-{when}"));
         let mut life = Life::new(&folder);
         (0..50).for_each(|_| life.step());
         life.write();
@@ -615,8 +615,16 @@ fn a_state_that_is_replaced_while_a_new_journal_is_renamed_stands_too() {
         {}
         let mut work = life.journal.take_work();
         let mut done = None;
-        if late {
+        if when == "after" {
             done = work.take().map(Work::run);
+        }
+        let mut under_way = None;
+        if when == "meanwhile" {
+            let Some(Work::Install { name, renaming, .. }) = work.take() else {
+                panic!("it is to be renamed");
+            };
+            assert!(renaming.begin());
+            under_way = Some((name, renaming));
         }
         let before = state(&life.engine);
         life.engine.clear();
@@ -624,10 +632,18 @@ fn a_state_that_is_replaced_while_a_new_journal_is_renamed_stands_too() {
         life.whole = false;
         life.step();
         life.write();
-        let done = done
-            .or_else(|| work.map(Work::run))
-            .expect("one of the two");
-        life.journal.done(life.now, done);
+        if let Some((name, renaming)) = under_way {
+            fs::rename(folder.0.join(name), folder.0.join(NAME)).expect("it is there");
+            renaming.end();
+            let (write, result) = (0, Ok(()));
+            done = Some(Done::Installed {
+                renaming,
+                write,
+                result,
+            });
+        }
+        let done = done.or_else(|| work.map(Work::run));
+        life.journal.done(life.now, done.expect("one of the three"));
         let (engine, _) = read(&folder.journal(), life.now).expect("it is good");
         assert_eq!(state(&engine), before);
         life.whole = true;

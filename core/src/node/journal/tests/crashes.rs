@@ -3,13 +3,14 @@
 //! before each step of the disk the files are as a crash would leave them, and are read by a start.
 
 use super::super::fake_disk::{Step, unwatch, watch};
-use super::super::files::NEW_NAME;
 use super::*;
 use crate::engine::{DumpCursor, DumpReader};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
+
+const NEW_NAME: &str = NEW_NAMES[0];
 
 /// A folder in which a start is tried.
 struct Scratch {
