@@ -375,7 +375,7 @@ fn snapshot(node: &mut Node, address: SocketAddr, up: Duration) -> Snapshot {
         active,
         term,
         not_ready: not_ready(node),
-        keeps_state: node.journal.as_ref().is_some_and(Journal::listens),
+        keeps_state: node.journal.as_ref().is_some_and(Journal::keeps),
         not_kept: not_kept(node),
         up,
         connections: u64::from(node.open),
@@ -390,7 +390,7 @@ fn snapshot(node: &mut Node, address: SocketAddr, up: Duration) -> Snapshot {
 
 fn not_kept(node: &Node) -> Option<&'static str> {
     let journal = node.journal.as_ref()?;
-    (!journal.listens()).then_some("the journal cannot be written, so a restart frees every lock")
+    (!journal.keeps()).then_some("the journal cannot be written, so a restart frees every lock")
 }
 
 fn not_ready(node: &Node) -> Option<&'static str> {

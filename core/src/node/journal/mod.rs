@@ -227,8 +227,14 @@ impl Journal {
     }
 
     /// Whether it tells of the present state, so that it has to hear of every change.
-    pub(crate) fn listens(&self) -> bool {
+    fn listens(&self) -> bool {
         self.followed.is_some() || self.begun.is_some()
+    }
+
+    /// Whether a start would find what this node has, as far as it has a whole state.
+    pub(crate) fn keeps(&self) -> bool {
+        let in_parts = |begun: &Begun| matches!(begun.stage, Stage::InParts(_));
+        self.followed.is_some() || self.begun.as_ref().is_some_and(|begun| !in_parts(begun))
     }
 
     /// Whether grants are to wait until they are on disk.
