@@ -51,7 +51,8 @@ impl Engine {
     }
 
     /// Makes a change of another engine here too. Waiting requests have no connection here; they keep
-    /// their places until [`resume`](Engine::resume). The copy needs the same limits as its original.
+    /// their places until [`resume`](Engine::resume). The copy needs the same limits as its original. It counts nothing of this:
+    /// what happened is in the counters of the original, and a sum over both would have it twice.
     ///
     /// # Errors
     /// The change does not fit; the copy is of no use any more.
@@ -104,10 +105,7 @@ impl Engine {
                 if self.copied(*claim)?.token() != Some(*token) {
                     return Err(Diverged);
                 }
-                let released = matches!(change, Change::Released { .. });
                 self.end_copy(claim.0);
-                self.counts.released += u64::from(released);
-                self.counts.expired += u64::from(!released);
                 self.record_copy(change);
             }
             Change::Left { claim } => {

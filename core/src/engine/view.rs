@@ -318,7 +318,7 @@ pub struct Stats {
     pub attempts_remembered: u64,
     /// The term that tokens are taken from.
     pub term: u32,
-    /// Grants.
+    /// Grants. These and what follows count what this engine did itself, not what it copied.
     pub granted: u64,
     /// Grants to requests that had waited.
     pub handed_over: u64,

@@ -61,6 +61,27 @@ fn a_snapshot_makes_the_same_state_again() {
     assert_eq!(copy.highest_token(), rig.engine.highest_token());
 }
 
+/// Goal: a rate of ends beside a rate of grants means the same on every node.
+#[test]
+fn a_copy_counts_nothing_that_its_original_did() {
+    let mut rig = recording();
+    let one = rig.client("one");
+    let grant = rig.hold(one, "released");
+    rig.hold(one, "expired");
+    assert!(rig.release("released", grant));
+    rig.pass(31 * SECOND);
+    let mut copy = Engine::new(EngineSettings::default(), 2);
+    while let Some(change) = rig.engine.poll_change() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    let counts = |engine: &Engine| {
+        let stats = engine.stats();
+        (stats.granted, stats.released, stats.expired)
+    };
+    assert_eq!(counts(&rig.engine), (2, 1, 1));
+    assert_eq!(counts(&copy), (0, 0, 0));
+}
+
 #[test]
 fn nothing_is_recorded_unless_somebody_wants_to_know() {
     let mut rig = Rig::new();
