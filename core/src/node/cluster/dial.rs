@@ -22,8 +22,10 @@ pub(super) enum Failure {
     Refused,
     /// Somebody took the connection and ended it before the answer, as a node does that is just ending.
     CutShort,
-    /// No answer in time, or a network or name that leads nowhere.
+    /// No answer in time, or a network that leads nowhere.
     Silent,
+    /// Its name leads nowhere, in the words of the system.
+    NotFound(String),
     /// Somebody listens who does not want this node as a peer.
     Rejected(String),
 }
@@ -105,7 +107,7 @@ async fn connect(address: &str, retry: Duration) -> Result<TcpStream, Failure> {
         tokio::select! {
             Some(Ok(outcome)) = tries.join_next() => match outcome {
                 Ok(socket) => return Ok(socket),
-                Err(error) => return Err(error.into()),
+                Err(failure) => return Err(failure),
             },
             () = sleep(retry) => {}
         }
@@ -113,12 +115,14 @@ async fn connect(address: &str, retry: Duration) -> Result<TcpStream, Failure> {
 }
 
 /// Tries the addresses of a name one after the other.
-async fn connect_once(address: &str) -> io::Result<TcpStream> {
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup_host(address).await? {
+async fn connect_once(address: &str) -> Result<TcpStream, Failure> {
+    let found = lookup_host(address).await;
+    let found = found.map_err(|error| Failure::NotFound(error.to_string()))?;
+    let mut failure = Failure::NotFound("the name has no address".to_owned());
+    for address in found {
         match TcpStream::connect(address).await {
             Ok(socket) => return Ok(socket),
-            Err(error) => failure = error,
+            Err(error) => failure = error.into(),
         }
     }
     Err(failure)
@@ -166,6 +170,20 @@ mod tests {
         let link = runtime.block_on(dial(&address, None, b"a line\n", LIMIT, LIMIT));
         answering.join().expect("it does not panic");
         link.expect_err("nobody answers")
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_is_told_in_the_words_of_the_system() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let link = dial("no-such-host.invalid:1", None, b"a line\n", LIMIT, LIMIT);
+        let failure = runtime.block_on(link).expect_err("nobody has that name");
+        assert!(
+            matches!(&failure, Failure::NotFound(text) if !text.is_empty()),
+            "{failure:?}"
+        );
     }
 
     /// A node that is killed closes its links and its listener one after the other. Who calls in between

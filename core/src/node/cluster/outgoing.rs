@@ -96,6 +96,12 @@ impl Node {
             }
             Failure::CutShort => self.cluster_event(Event::CutShort { peer: to }),
             Failure::Silent => {}
+            Failure::NotFound(text) => {
+                if peer.trouble.as_ref() != Some(&text) {
+                    now_and_then!(warn, "no link with {}: {text}", peer.address);
+                    peer.trouble = Some(text);
+                }
+            }
             Failure::Rejected(text) => {
                 if peer.trouble.as_ref() != Some(&text) {
                     now_and_then!(
