@@ -71,7 +71,8 @@ pub(crate) enum Command {
 
 const SERVE_HELP: &str = "\
 An argument beats the environment, the environment beats the file; a setting has the same name in all three. \
-Without --data-dir and --ephemeral the node keeps its data under $XDG_STATE_HOME/fairlock (~/.local/state/fairlock). \
+Without --data-dir and --ephemeral the node keeps its data in $STATE_DIRECTORY, which systemd sets, or under \
+$XDG_STATE_HOME/fairlock (~/.local/state/fairlock). \
 It prints `listening on ADDRESS` on standard output; port 0 takes a free port. \
 SIGINT or SIGTERM stops it in good order, a second one at once.\n\n\
 A cluster is several servers with the same --peers, each told by --node which of them it is: \

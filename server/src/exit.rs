@@ -1,7 +1,8 @@
 //! How a command ends: the exit codes of all commands in one place, and the one sentence that goes
 //! with each of them.
 
-use fairlock::{Error, ErrorKind};
+use crate::text;
+use fairlock::{Error, ErrorKind, ServerError};
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -72,6 +73,17 @@ impl From<Error> for Failure {
     }
 }
 
+impl From<ServerError> for Failure {
+    /// A wrong setting stays wrong at the next try, which service managers are told by its code; all else may not.
+    fn from(error: ServerError) -> Failure {
+        let code = match error {
+            ServerError::Setting(_) => USAGE,
+            _ => FAILED,
+        };
+        Failure::new(code, error)
+    }
+}
+
 impl From<io::Error> for Failure {
     /// Output that nobody reads any more is the reader's choice and no failure worth a word.
     fn from(error: io::Error) -> Failure {
@@ -82,7 +94,9 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Tells people something on standard error. Nobody there to read it is no reason to stop.
+/// Tells people something on standard error; part of it may be the words of a server. Nobody there to read it is no reason
+/// to stop.
 pub(crate) fn tell(message: impl Display) {
+    let message = text::plain(&message.to_string());
     let _ = writeln!(io::stderr(), "fairlock: {message}");
 }

@@ -6,8 +6,8 @@ use crate::exit::{self, Failure, tell};
 use crate::memory;
 use crate::notify;
 use crate::settings::{self, Given};
+use fairlock::Server;
 use fairlock::node::{LogFormat, LogLevel, Settings};
-use fairlock::{Server, ServerError};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,16 +17,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Runs a server until it is told to stop.
 pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
     memory::give_back_what_is_freed();
-    let mut settings = given.settings()?;
+    let (mut settings, overruled) = given.settings()?;
     if settings.data_dir.is_none() && !settings.ephemeral {
-        let state = default_data_dir(|name| std::env::var_os(name))?;
-        // Nodes of one machine need a folder each.
-        settings.data_dir = Some(match &settings.node {
-            Some(node) => state.join(node.replace('/', "_")),
-            None => state,
-        });
+        let node = settings.node.as_deref();
+        settings.data_dir = Some(default_data_dir(node, |name| std::env::var_os(name))?);
     }
     start_log(settings.log_format, settings.log_level);
+    for line in overruled {
+        tracing::info!("{line}");
+    }
     for (wrong, near) in settings::misspelled_variables() {
         tracing::warn!("the variable {wrong} is no setting; perhaps {near}");
     }
@@ -44,11 +43,7 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
     let secured = settings.tls_cert.is_some();
     let all = nodes(settings.peers.as_deref());
     let admin = Admin::bind(&settings)?;
-    let mut server = Server::builder()
-        .settings(settings)
-        .start()
-        .await
-        .map_err(|error| failure(&error))?;
+    let mut server = Server::builder().settings(settings).start().await?;
     let admin = admin.map(|admin| admin.serve(server.view())).transpose()?;
     announce(server.address(), admin, &all, secured);
     notify::ready();
@@ -61,21 +56,13 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
     }
     notify::stopping();
     tokio::select! {
-        stopped = server.stop() => stopped.map(|()| exit::OK).map_err(|error| failure(&error)),
+        stopped = server.stop() => Ok(stopped.map(|()| exit::OK)?),
         signal = stop.next() => {
             tell("stopped at once");
             // The node's thread is left as it is: whoever says it twice does not want to wait for it.
             std::process::exit(exit::code_of_signal(signal.as_raw_value()).into());
         }
     }
-}
-
-fn failure(error: &ServerError) -> Failure {
-    let code = match error {
-        ServerError::Setting(_) => exit::USAGE,
-        _ => exit::FAILED,
-    };
-    Failure::new(code, error)
 }
 
 /// The nodes of a cluster as a client is told them; empty where there is none.
@@ -142,21 +129,29 @@ fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
     })
 }
 
-/// The folder for a server that was not told where to keep its data: the user's state folder.
-fn default_data_dir(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Failure> {
+/// The folder for a server that was not told where to keep its data: the one that systemd made for it, or one in the
+/// user's state folder, where nodes of one machine have a folder each.
+fn default_data_dir(
+    node: Option<&str>,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, Failure> {
     let absolute = |name| {
         variable(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };
-    absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .map(|state| state.join("fairlock"))
-        .ok_or_else(|| {
-            Failure::usage(
-                "there is no HOME to keep data under: give --data-dir DIR, or --ephemeral",
-            )
+    let of_user = || {
+        let state = absolute("XDG_STATE_HOME")
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
+        let state = state.join("fairlock");
+        Some(match node {
+            Some(node) => state.join(node.replace('/', "_")),
+            None => state,
         })
+    };
+    absolute("STATE_DIRECTORY").or_else(of_user).ok_or_else(|| {
+        Failure::usage("there is no HOME to keep data under: give --data-dir DIR, or --ephemeral")
+    })
 }
 
 /// The log goes to standard error, without colours: it is mostly read from a file or a journal.
@@ -197,13 +192,24 @@ mod tests {
     }
 
     #[test]
-    fn data_goes_to_the_state_folder_of_the_user() {
-        let with = |pairs: &'static [(&str, &str)]| {
-            default_data_dir(move |name| {
+    fn data_goes_to_the_folder_of_the_service_or_to_the_state_folder_of_the_user() {
+        let with_node = |node, pairs: &'static [(&str, &str)]| {
+            default_data_dir(node, move |name| {
                 let pair = pairs.iter().find(|(candidate, _)| *candidate == name);
                 pair.map(|(_, value)| OsString::from(value))
             })
         };
+        let with = |pairs| with_node(None, pairs);
+        let service = &[
+            ("STATE_DIRECTORY", "/var/lib/fairlock"),
+            ("HOME", "/home/a"),
+        ];
+        assert_eq!(with(service), Ok(PathBuf::from("/var/lib/fairlock")));
+        assert_eq!(with_node(Some("a:7420"), service), with(service));
+        assert_eq!(
+            with_node(Some("a/b:7420"), &[("HOME", "/home/a")]),
+            Ok(PathBuf::from("/home/a/.local/state/fairlock/a_b:7420"))
+        );
         assert_eq!(
             with(&[("XDG_STATE_HOME", "/state"), ("HOME", "/home/a")]),
             Ok(PathBuf::from("/state/fairlock"))

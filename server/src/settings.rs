@@ -93,7 +93,10 @@ impl Args for Given {
 
 fn argument(setting: &Setting, defaults: &Settings) -> Arg {
     let default = match setting.name {
-        "data_dir" => "$XDG_STATE_HOME/fairlock, and a folder for each `node` in it".to_owned(),
+        "data_dir" => {
+            "$STATE_DIRECTORY, or $XDG_STATE_HOME/fairlock and a folder for each `node` in it"
+                .to_owned()
+        }
         "listen" => "127.0.0.1:7420, or `node`".to_owned(),
         name => defaults.show(name).unwrap_or_else(|| "none".to_owned()),
     };
@@ -160,15 +163,17 @@ impl FromArgMatches for Given {
 }
 
 impl Given {
-    /// The settings to run with: file, environment and arguments on top of the defaults.
-    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+    /// The settings to run with: file, environment and arguments on top of the defaults. And a line for each of the file
+    /// that counts for nothing, because a stronger place says something else.
+    pub(crate) fn settings(&self) -> Result<(Settings, Vec<String>), Failure> {
         let mut values = match &self.config {
             Some(path) => read_file(path)?,
             None => Vec::new(),
         };
         values.extend(secrets_of_environment()?);
         values.extend(self.values.iter().cloned());
-        settle(values)
+        let lines = overruled(&values);
+        Ok((settle(values)?, lines))
     }
 }
 
@@ -179,8 +184,8 @@ fn secrets_of_environment() -> Result<Vec<Value>, Failure> {
         .filter(|setting| setting.kind == SettingKind::Secret);
     let mut values = Vec::new();
     for setting in secrets {
-        let Some(text) = std::env::var_os(variable(setting.name)).filter(|text| !text.is_empty())
-        else {
+        // An empty one is refused as every wrong secret is: it is what is left of a secret that somebody forgot to fill in.
+        let Some(text) = std::env::var_os(variable(setting.name)) else {
             continue;
         };
         let text = text.into_string().map_err(|_| {
@@ -197,6 +202,31 @@ fn secrets_of_environment() -> Result<Vec<Value>, Failure> {
         });
     }
     Ok(values)
+}
+
+/// The values of the file that another place says otherwise.
+fn overruled(values: &[Value]) -> Vec<String> {
+    let is_rival = |one: &str, other: &str| {
+        ALTERNATIVES.contains(&(one, other)) || ALTERNATIVES.contains(&(other, one))
+    };
+    let of_file = values.iter().filter(|value| value.place.strength() == 0);
+    let lines = of_file.filter_map(|value| {
+        let stronger = values.iter().filter(|other| {
+            let differs = other.name == value.name && other.text != value.text;
+            let replaces = is_rival(other.name, value.name)
+                && [&other.text, &value.text]
+                    .iter()
+                    .all(|text| *text != "false");
+            other.place.strength() > 0 && (differs || replaces)
+        });
+        let strongest = stronger.max_by_key(|other| other.place.strength())?;
+        let (counts, ignored) = (
+            strongest.place.spell(strongest.name),
+            value.place.spell(value.name),
+        );
+        Some(format!("{counts} counts and not {ignored}"))
+    });
+    lines.collect()
 }
 
 /// Puts values on top of each other, the strongest last, and checks that they go together.
@@ -514,6 +544,31 @@ mod tests {
                 settings.max_connections
             ),
             (3, 2, 1)
+        );
+    }
+
+    #[test]
+    fn what_the_file_says_in_vain_is_told_without_its_value() {
+        let in_file = |line| Place::File {
+            path: PathBuf::from("f.toml"),
+            line,
+        };
+        let lines = overruled(&[
+            at(in_file(1), "listen", "127.0.0.1:1"),
+            at(in_file(2), "max_keys", "1"),
+            at(in_file(3), "max_waiters", "1"),
+            at(in_file(4), "secret", "sesame"),
+            at(Place::Environment, "listen", "127.0.0.1:2"),
+            at(Place::Argument, "listen", "127.0.0.1:3"),
+            at(Place::Environment, "max_keys", "1"),
+            at(Place::Environment, "secret_file", "x"),
+        ]);
+        assert_eq!(
+            lines,
+            [
+                "--listen counts and not f.toml, line 1: listen",
+                "FAIRLOCK_SECRET_FILE counts and not f.toml, line 4: secret",
+            ]
         );
     }
 

@@ -38,6 +38,20 @@ fn is_harmless(letter: char) -> bool {
     letter != '%' && !invisible && !letter.is_control() && !letter.is_whitespace()
 }
 
+/// A sentence with words in it that others chose, such as what a server says: blanks stay, and what would do something to a
+/// terminal or turn the letters around it is spelled out.
+pub(crate) fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            ' ' | '%' | '\n' => shown.push(letter),
+            letter if is_harmless(letter) => shown.push(letter),
+            letter => shown.extend(letter.escape_unicode()),
+        }
+    }
+    shown
+}
+
 /// A client's name as people see it.
 pub(crate) fn name(name: Option<&[u8]>) -> String {
     name.map_or_else(|| "-".to_owned(), safe)
@@ -117,6 +131,14 @@ mod tests {
                 "{byte}"
             );
         }
+    }
+
+    #[test]
+    fn a_sentence_with_words_of_others_moves_no_cursor_and_turns_no_letters() {
+        assert_eq!(
+            plain("100 % of \u{1b}[2K\r\u{9b}31m \u{202e}café\t\u{7}."),
+            "100 % of \\u{1b}[2K\\u{d}\\u{9b}31m \\u{202e}café\\u{9}\\u{7}."
+        );
     }
 
     #[test]

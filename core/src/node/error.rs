@@ -21,6 +21,16 @@ pub enum ServerError {
         /// What was to be listened on.
         address: SocketAddr,
     },
+    /// What is to be listened on is a name that the system cannot find the address of, perhaps only for now.
+    #[error("cannot find the address of {address} (`{setting}`): {source}")]
+    LookUp {
+        /// The setting that names it.
+        setting: &'static str,
+        /// What was asked for.
+        address: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
     /// The address cannot be listened on for another reason.
     #[error("cannot listen on {address}: {source}")]
     Listen {

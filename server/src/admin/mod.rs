@@ -32,8 +32,7 @@ pub(crate) struct Admin {
 impl Admin {
     /// Takes the port, if the settings name one.
     pub(crate) fn bind(settings: &Settings) -> Result<Option<Admin>, Failure> {
-        let wrong = |error: &dyn std::fmt::Display| Failure::new(exit::USAGE, error);
-        let addresses = settings.admin_addresses().map_err(|error| wrong(&error))?;
+        let addresses = settings.admin_addresses()?;
         let Some(first) = addresses.first() else {
             return Ok(None);
         };

@@ -229,7 +229,7 @@ fn table_lines(answers: &[Answer]) -> io::Result<Vec<u8>> {
             ],
             Err(silence) => {
                 let none = || "-".to_owned();
-                let reason = silence.reason.clone();
+                let reason = text::plain(&silence.reason);
                 [
                     shown,
                     "down".to_owned(),

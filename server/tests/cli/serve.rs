@@ -127,6 +127,7 @@ fn without_arguments_its_data_goes_to_the_state_folder_of_the_user() {
     let folder = Folder::new("state");
     let mut command = fairlock(["--listen", "127.0.0.1:0"]);
     command
+        .env_remove("STATE_DIRECTORY")
         .env("XDG_STATE_HOME", folder.path())
         .env("HOME", "/nonexistent");
     let mut server = Running::start(command);
@@ -134,6 +135,82 @@ fn without_arguments_its_data_goes_to_the_state_folder_of_the_user() {
     assert!(folder.path().join("fairlock").is_dir());
     server.signal(Signal::TERM);
     assert_eq!(server.end().code, 0);
+}
+
+/// Goal: a service manager tries again, as it does not where the exit code says that a setting is wrong.
+#[test]
+fn a_name_that_is_not_known_yet_is_no_wrong_setting() {
+    for place in ["--listen", "--admin"] {
+        let outcome = outcome(fairlock([
+            "--ephemeral",
+            "--insecure",
+            place,
+            "no-such-host.invalid:7420",
+        ]));
+        assert_eq!(outcome.code, 1, "{outcome:?}");
+        let begin = "fairlock: cannot find the address of no-such-host.invalid:7420";
+        assert!(outcome.err.starts_with(begin), "{outcome:?}");
+    }
+}
+
+#[test]
+fn an_empty_secret_is_refused_and_does_not_open_the_server() {
+    for name in [
+        "FAIRLOCK_SECRET",
+        "FAIRLOCK_CLUSTER_SECRET",
+        "FAIRLOCK_ADMIN_SECRET",
+    ] {
+        let mut command = fairlock(["--listen", "127.0.0.1:0", "--ephemeral"]);
+        command.env(name, "");
+        let outcome = outcome(command);
+        assert_eq!(outcome.code, 64, "{name}: {outcome:?}");
+        assert!(
+            outcome
+                .err
+                .starts_with(&format!("fairlock: {name} is empty: ")),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn what_the_settings_file_says_in_vain_is_in_the_log() {
+    let folder = Folder::new("overruled");
+    let file = folder.write("f.toml", "max_keys = 5\nlisten = \"127.0.0.1:1\"\n");
+    let mut command = fairlock(["--config", &file, "--ephemeral"]);
+    command.env("FAIRLOCK_LISTEN", "127.0.0.1:0");
+    let mut server = Running::start(command);
+    let line = server.error_with(" counts and not ");
+    assert!(
+        line.ends_with(&format!(
+            "FAIRLOCK_LISTEN counts and not {file}, line 2: listen"
+        )),
+        "{line}"
+    );
+}
+
+/// Goal: a server cannot move the cursor of who asks it. Method: one that refuses in colours.
+#[test]
+fn what_a_server_says_does_nothing_to_a_terminal() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.expect("it calls");
+            let _ = socket.write_all(b"E H - auth go \x1b[31maway \xe2\x80\xae!\n");
+            let _ = socket.read(&mut [0; 256]);
+        }
+    });
+    for arguments in [&["inspect", "k"][..], &["status"], &["acquire", "k"]] {
+        let mut command = fairlock(arguments);
+        command.env("FAIRLOCK_SERVERS", &address);
+        let outcome = outcome(command);
+        assert_ne!(outcome.code, 0, "{outcome:?}");
+        assert!(
+            outcome.err.contains(r"go \u{1b}[31maway \u{202e}!") && !outcome.err.contains('\x1b'),
+            "{outcome:?}"
+        );
+    }
 }
 
 #[test]

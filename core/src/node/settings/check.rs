@@ -1,11 +1,10 @@
 //! Which settings cannot be used, by themselves or beside the others, and what follows from those that can.
-//! Looks at no file.
+//! Looks at no file and asks for no name.
 
 use super::values::{ClientAuth, JournalSync, Secret, Spin};
 use super::{SettingError, Settings};
 use crate::cluster::{Members, MembersError};
 use crate::protocol::limits;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 const YEAR: Duration = Duration::from_millis(limits::TIME_MAX_MS);
@@ -112,7 +111,7 @@ impl Settings {
         }
         self.check_cluster()?;
         self.check_tls()?;
-        self.check_ports()
+        self.check_addresses()
     }
 
     /// What concerns peers.
@@ -234,102 +233,6 @@ impl Settings {
         self.cluster_secret.as_ref().or(self.secret.as_ref())
     }
 
-    /// Where the node listens.
-    #[must_use]
-    pub fn listen_address(&self) -> &str {
-        let own = self.listen.as_ref().or(self.node.as_ref());
-        own.map_or("127.0.0.1:7420", String::as_str)
-    }
-
-    /// The addresses that `listen` stands for. Refuses those that need a secret where there is none.
-    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, SettingError> {
-        let expected = "must be `host:port`, such as 127.0.0.1:7420 or [::1]:7420";
-        let listen = self.listen_address();
-        if !is_host_and_port(listen) {
-            return Err(self.wrong_listen(expected));
-        }
-        let addresses: Vec<SocketAddr> = listen
-            .to_socket_addrs()
-            .map_err(|error| self.wrong_listen(format!("{expected} ({error})")))?
-            .collect();
-        let protected = self.secret.is_some()
-            || self.secret_file.is_some()
-            || self.users_file.is_some()
-            || self.wants_client_certificates()
-            || self.insecure;
-        if addresses.is_empty() {
-            return Err(self.wrong_listen(expected));
-        }
-        if !protected && addresses.iter().any(|address| !address.ip().is_loopback()) {
-            return Err(self.wrong_listen(
-                "beyond loopback a secret is needed: set `secret_file` (or `secret` in the environment), \
-                 or `users_file`, or `tls_client_ca` for clients with certificates, or say `insecure` if everybody who reaches the port may take and free every lock",
-            ));
-        }
-        Ok(addresses)
-    }
-
-    /// The addresses that `admin` stands for, none where it is not set. Refuses those that need a secret where there is none.
-    pub fn admin_addresses(&self) -> Result<Vec<SocketAddr>, SettingError> {
-        let expected = "must be `host:port`, such as 127.0.0.1:7421 or [::1]:7421";
-        if self.admin_secret.is_some() && self.admin_secret_file.is_some() {
-            return Err(self.wrong(
-                "admin_secret_file",
-                "`admin_secret` is set too; leave one of the two away",
-            ));
-        }
-        if let Some(secret) = &self.admin_secret {
-            check_secret("admin_secret", secret)?;
-        }
-        let Some(admin) = &self.admin else {
-            return Ok(Vec::new());
-        };
-        if !is_host_and_port(admin) {
-            return Err(self.wrong("admin", expected));
-        }
-        let addresses: Vec<SocketAddr> = admin
-            .to_socket_addrs()
-            .map_err(|error| self.wrong("admin", format!("{expected} ({error})")))?
-            .collect();
-        let protected =
-            self.admin_secret.is_some() || self.admin_secret_file.is_some() || self.insecure;
-        if !protected && addresses.iter().any(|address| !address.ip().is_loopback()) {
-            return Err(self.wrong(
-                "admin",
-                "beyond loopback a secret is needed: set `admin_secret_file` (or `admin_secret` in the environment), \
-                 or say `insecure` if everybody who reaches the port may see every key and every client",
-            ));
-        }
-        Ok(addresses)
-    }
-
-    /// What listens beside each other.
-    fn check_ports(&self) -> Result<(), SettingError> {
-        let (page, clients) = (self.admin_addresses()?, self.addresses()?);
-        let clash = page.iter().any(|one| {
-            let mut others = clients.iter();
-            one.port() != 0 && others.any(|other| are_one_port(one, other))
-        });
-        if !clash {
-            return Ok(());
-        }
-        let (name, address) = (self.listen_name(), self.listen_address());
-        let text = format!("`{name}` is {address}; each of the two needs a port of its own");
-        Err(self.wrong("admin", text))
-    }
-
-    /// Names the setting that says where the node listens.
-    fn wrong_listen(&self, expected: impl Into<String>) -> SettingError {
-        SettingError::new(self.listen_name(), self.listen_address(), expected)
-    }
-
-    fn listen_name(&self) -> &'static str {
-        match (&self.listen, &self.node) {
-            (None, Some(_)) => "node",
-            _ => "listen",
-        }
-    }
-
     /// Whether a client without a certificate is turned away.
     pub(crate) fn wants_client_certificates(&self) -> bool {
         match self.tls_client_auth {
@@ -378,7 +281,7 @@ impl Settings {
         Ok(())
     }
 
-    fn wrong(&self, name: &str, expected: impl Into<String>) -> SettingError {
+    pub(super) fn wrong(&self, name: &str, expected: impl Into<String>) -> SettingError {
         SettingError::new(name, self.show(name).unwrap_or_default(), expected)
     }
 }
@@ -388,18 +291,13 @@ pub(crate) fn check_secret(name: &str, secret: &Secret) -> Result<(), SettingErr
     const LONGEST: usize = limits::SECRET_BYTES;
     if secret.is_empty() || secret.bytes().len() > LONGEST {
         let expected = format!("a secret has between 1 and {LONGEST} bytes");
-        return Err(SettingError::new(name, "…", expected));
+        let shown = if secret.is_empty() { "" } else { "…" };
+        return Err(SettingError::new(name, shown, expected));
     }
     Ok(())
 }
 
-/// Whether the system would refuse one of the two while the other is listened on.
-fn are_one_port(one: &SocketAddr, other: &SocketAddr) -> bool {
-    let everywhere = |address: &SocketAddr| address.ip().is_unspecified();
-    one.port() == other.port() && (one.ip() == other.ip() || everywhere(one) || everywhere(other))
-}
-
-fn is_host_and_port(text: &str) -> bool {
+pub(super) fn is_host_and_port(text: &str) -> bool {
     text.rsplit_once(':').is_some_and(|(host, port)| {
         let bare = host
             .strip_prefix('[')

@@ -5,6 +5,7 @@
 //! environment, and nothing is corrected in silence: a value that cannot be used is an error that names it.
 //! A new setting is a line in the table below, and where its range matters one in `check`.
 
+mod addresses;
 mod check;
 #[cfg(test)]
 mod tests;

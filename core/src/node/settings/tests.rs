@@ -1,4 +1,5 @@
 use super::*;
+use crate::node::error::ServerError;
 
 fn refused(change: impl FnOnce(&mut Settings)) -> SettingError {
     let mut settings = Settings::default();
@@ -44,7 +45,7 @@ fn the_admin_page_needs_a_secret_beyond_loopback() {
     let error = refused(|settings| settings.admin = Some("nowhere".to_owned()));
     assert_eq!(error.name, "admin");
     let mut settings = Settings::default();
-    assert_eq!(settings.admin_addresses(), Ok(Vec::new()));
+    assert!(settings.admin_addresses().is_ok_and(|none| none.is_empty()));
     settings.admin = Some("0.0.0.0:0".to_owned());
     settings.admin_secret = Some(Secret::new("x"));
     settings.check().expect("it is protected");
@@ -206,6 +207,32 @@ fn beyond_loopback_a_secret_or_insecure_is_enough() {
         protect(&mut settings);
         settings.check().expect("protected");
     }
+}
+
+/// Goal: a name service that is not there yet is no wrong setting. Method: names that no service knows.
+#[test]
+fn names_are_asked_for_when_they_are_bound_and_not_before() {
+    let settings = Settings {
+        listen: Some("no-such-host.invalid:7420".into()),
+        admin: Some("no-such-host.invalid:7421".into()),
+        ..Settings::default()
+    };
+    settings.check().expect("the form is right");
+    for (found, name) in [
+        (settings.addresses(), "listen"),
+        (settings.admin_addresses(), "admin"),
+    ] {
+        match found {
+            Err(ServerError::LookUp { setting, .. }) => assert_eq!(setting, name),
+            other => panic!("{other:?}"),
+        }
+    }
+    // What a name stands for may still need a secret, which no other try mends.
+    let error = refused(|settings| {
+        settings.listen = Some("same.example:7420".into());
+        settings.admin = Some("same.example:7420".into());
+    });
+    assert_eq!(error.name, "admin");
 }
 
 #[test]
