@@ -128,6 +128,21 @@ test('keys and names that mean harm are shown and do none', { timeout: LIMIT }, 
   assert.equal(await page.evaluate(() => window.harmed), undefined)
 })
 
+test('what is spelled out looks like no other key', { timeout: LIMIT }, async (t) => {
+  const server = await Server.start(['--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0'])
+  t.after(() => server.kill())
+  const client = await Client.connect(server.address, 'anybody')
+  t.after(() => client.close())
+  for (const key of ['\u202ex', '\\u{202e}x', 'hex ff00', '\\hex{ff00}']) await client.takes(key)
+  await client.says('A %FF%00 600 -')
+  const { page } = await open(server)
+  const expected = ['\\u{202e}x', '\\\\u{202e}x', 'hex ff00', '\\\\hex{ff00}', '\\hex{ff00}'].sort()
+  await page.waitForFunction((expected) => {
+    const texts = [...document.querySelectorAll('#oldest button.key')].map((button) => button.textContent).sort()
+    return JSON.stringify(texts) === JSON.stringify(expected)
+  }, expected)
+})
+
 test('the page says when the node cannot be reached, and goes on when it can', { timeout: LIMIT }, async (t) => {
   let server = await Server.start(['--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0'])
   t.after(() => server.kill())
@@ -164,7 +179,7 @@ test('a page that nobody sees asks for nothing', { timeout: LIMIT }, async (t) =
   await becomes(page, 'live', 'live')
 })
 
-test('with a secret the browser asks for it once', { timeout: LIMIT }, async (t) => {
+test('with the secret in its browser the page works as without one', { timeout: LIMIT }, async (t) => {
   const server = await Server.start(['--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0'], { FAIRLOCK_ADMIN_SECRET: 'open sesame' })
   t.after(() => server.kill())
   const known = await browse({ httpCredentials: { username: 'anybody', password: 'open sesame' } })

@@ -14,7 +14,7 @@ use crate::cluster::Stage;
 use crate::engine::{Histogram, ListCursor, LockRow, QueuePlace, Stats, Survey};
 use crate::protocol::{Key, Millis, Prefix, Role, Token};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,8 @@ pub struct ServerView {
 pub(crate) struct Window {
     node: Arc<Mutex<Option<Shared>>>,
     opened: Instant,
+    /// Who waits for what is seen, where that is not the caller.
+    asker: Option<Weak<()>>,
 }
 
 impl Window {
@@ -40,6 +42,7 @@ impl Window {
         Window {
             node: Arc::new(Mutex::new(None)),
             opened: Instant::now(),
+            asker: None,
         }
     }
 
@@ -51,6 +54,10 @@ impl Window {
 
     /// One step under the node's lock.
     fn look<T>(&self, look: impl FnOnce(&mut Node) -> T) -> Option<T> {
+        let has_left = |asker: &Weak<()>| asker.strong_count() == 0;
+        if self.asker.as_ref().is_some_and(has_left) {
+            return None;
+        }
         let node = lock(&self.node);
         // The place stays locked meanwhile, so that a node that ends is not kept alive by who looks at it.
         node.as_ref().map(|node| look(&mut node.lock()))
@@ -219,6 +226,15 @@ impl ServerView {
             window,
             surveyed: Arc::default(),
         }
+    }
+
+    /// The same view for as long as somebody has `asker`. After that it sees nothing, so that a list for which nobody waits
+    /// any more ends at its next step.
+    #[must_use]
+    pub fn while_asked(&self, asker: &Arc<()>) -> ServerView {
+        let mut view = self.clone();
+        view.window.asker = Some(Arc::downgrade(asker));
+        view
     }
 
     /// The node at this moment; nothing if it does not run.

@@ -6,28 +6,65 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64ct::{Base64, Encoding};
 use fairlock::node::Secret;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a line of the log may tell of wrong secrets.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// See the [module](self).
 pub(super) struct Guard {
     secret: Option<Secret>,
     /// The host in the setting `admin`, as somebody may type it.
     own_host: String,
+    /// How often somebody said a wrong secret, and when the log last told so.
+    refused: AtomicU64,
+    told: Mutex<Option<Instant>>,
 }
 
 impl Guard {
     pub(super) fn new(secret: Option<Secret>, own: &str) -> Guard {
         let own_host = host(own).to_ascii_lowercase();
-        Guard { secret, own_host }
+        Guard {
+            secret,
+            own_host,
+            refused: AtomicU64::new(0),
+            told: Mutex::new(None),
+        }
+    }
+
+    /// How often somebody said a wrong secret.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// Nothing, or the refusal.
-    pub(super) fn refuse(&self, headers: &HeaderMap) -> Option<Response> {
+    pub(super) fn refuse(&self, headers: &HeaderMap, peer: Option<SocketAddr>) -> Option<Response> {
         match &self.secret {
             Some(secret) if says(headers, secret) => None,
-            Some(_) => Some(unauthorized()),
+            Some(_) => {
+                // A browser says nothing at first and asks its user then.
+                if headers.contains_key(header::AUTHORIZATION) {
+                    self.note_wrong_secret(peer);
+                }
+                Some(unauthorized())
+            }
             None if self.is_ours(headers) => None,
             None => Some(misdirected()),
+        }
+    }
+
+    fn note_wrong_secret(&self, peer: Option<SocketAddr>) {
+        let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+            *told = Some(Instant::now());
+            let from = peer.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string());
+            tracing::warn!(
+                "{from} said a wrong secret to the admin page; so far that happened {count} times"
+            );
         }
     }
 
@@ -111,7 +148,7 @@ mod tests {
                 .iter()
                 .map(|line| (header::AUTHORIZATION, *line))
                 .collect();
-            guard.refuse(&headers(&lines)).is_none()
+            guard.refuse(&headers(&lines), None).is_none()
         };
         let basic = |pair: &str| format!("Basic {}", Base64::encode_string(pair.as_bytes()));
         for right in [
@@ -137,7 +174,14 @@ mod tests {
         ] {
             assert!(!opens(&[wrong]), "{wrong}");
         }
+        let wrong = guard.refused();
+        assert_eq!(wrong, 11, "each is counted");
         assert!(!opens(&[]));
+        assert_eq!(
+            guard.refused(),
+            wrong,
+            "who says nothing says nothing wrong"
+        );
         assert!(!opens(&["Bearer open:sesame", "Bearer no"]), "two of them");
     }
 
@@ -146,7 +190,7 @@ mod tests {
         let guard = Guard::new(None, "Locks.Internal:7421");
         let opens = |hosts: &[&str]| {
             let lines: Vec<_> = hosts.iter().map(|host| (header::HOST, *host)).collect();
-            guard.refuse(&headers(&lines)).is_none()
+            guard.refuse(&headers(&lines), None).is_none()
         };
         for own in [
             "localhost",

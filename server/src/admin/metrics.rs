@@ -44,7 +44,8 @@ impl Format {
 }
 
 /// All metrics as text; nothing if the node does not run.
-pub(super) fn text(view: &ServerView, format: Format) -> Option<String> {
+/// `refused` is how often somebody said a wrong secret to the admin page.
+pub(super) fn text(view: &ServerView, format: Format, refused: u64) -> Option<String> {
     let busiest = view.busiest()?;
     let node = view.snapshot()?;
     let process = Figures::read();
@@ -53,6 +54,7 @@ pub(super) fn text(view: &ServerView, format: Format) -> Option<String> {
         node,
         busiest,
         process,
+        refused,
     }));
     let mut text = String::new();
     encode(&mut text, &registry).expect("a string takes everything");
@@ -99,6 +101,7 @@ struct Numbers {
     node: Snapshot,
     busiest: Busiest,
     process: Figures,
+    refused: u64,
 }
 
 /// Labels of one sample, and its value.
@@ -168,7 +171,7 @@ impl Numbers {
             ),
             (
                 "fairlock_requests_kept_back",
-                "Requests that wait for a node to become active.",
+                "Requests that are parked: they wait for a node to become active.",
                 self.node.parked,
             ),
             (
@@ -224,20 +227,24 @@ impl Numbers {
                 .map(|(limit, count)| ([("limit", limit.as_str())], count)),
         )?;
         for (name, help, value) in [
-            ("fairlock_grants", "Locks that were granted.", stats.granted),
+            (
+                "fairlock_grants",
+                "Locks that this node granted.",
+                stats.granted,
+            ),
             (
                 "fairlock_hand_overs",
-                "Locks that were granted to a request that had waited.",
+                "Locks that this node granted to a request that had waited.",
                 stats.handed_over,
             ),
             (
                 "fairlock_releases",
-                "Locks that their holders gave back.",
+                "Locks that their holders gave back to this node.",
                 stats.released,
             ),
             (
                 "fairlock_leases_expired",
-                "Locks that were taken back because their lease had ended.",
+                "Locks that this node took back because their lease had ended.",
                 stats.expired,
             ),
             (
@@ -257,7 +264,7 @@ impl Numbers {
             ),
             (
                 "fairlock_requests_parked",
-                "Requests that were kept back until a node became active.",
+                "Requests that were parked until a node became active.",
                 counters.parked,
             ),
             (
@@ -297,6 +304,11 @@ impl Numbers {
             "fairlock_accept_pauses",
             "How often taking connections paused because the system had nothing left for another one.",
             counters.accept_paused,
+        )?;
+        to.counter(
+            "fairlock_admin_refused",
+            "Requests to the admin page with a wrong secret.",
+            self.refused,
         )?;
         let cut_off = [
             (

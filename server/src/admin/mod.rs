@@ -53,7 +53,7 @@ impl Admin {
         let address = self.listener.local_addr();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(LOOKS_AT_ONCE)
+            .max_blocking_threads(routes::LOOKS_AT_ONCE)
             .build();
         let (address, runtime) = address
             .and_then(|address| Ok((address, runtime?)))
@@ -66,9 +66,6 @@ impl Admin {
         Ok(address)
     }
 }
-
-/// How many looks at the node may be under way.
-const LOOKS_AT_ONCE: usize = 4;
 
 fn refusal(address: &SocketAddr, error: &io::Error) -> Failure {
     let text = match error.kind() {
