@@ -74,7 +74,7 @@ pub struct QueuePlace {
 #[derive(Clone, Debug)]
 pub struct ListCursor {
     prefix: Box<[u8]>,
-    /// Behind which key to begin, until that place is found.
+    /// Behind which key to begin, or which one came last.
     after: Option<Key>,
     /// The next shard to look into.
     shard: usize,
@@ -92,6 +92,19 @@ impl ListCursor {
             shard: 0,
             found: Vec::new(),
         }
+    }
+
+    /// How many keys it keeps that were found and not yet handed over.
+    #[cfg(test)]
+    pub(crate) fn found(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Keeps the place alone, for as long as nobody asks for more.
+    pub fn pause(&mut self) {
+        let found = std::mem::take(&mut self.found);
+        // Its shard is looked into again, behind the key that came last.
+        self.shard -= usize::from(!found.is_empty());
     }
 }
 
@@ -185,6 +198,7 @@ impl Engine {
                     row(held);
                     rows += 1;
                 }
+                cursor.after = Some(key);
             }
             let more = !cursor.found.is_empty() || cursor.shard < self.keys.shard_count();
             if !more || rows >= at_most || seen >= KEYS_A_CALL {
@@ -253,7 +267,8 @@ impl Engine {
         seen
     }
 
-    /// The waiter behind a place. If the request there is gone, as many as it had before it are passed.
+    /// The waiter behind a place. If the request there has left, as many as it had before it are passed, but nobody who came
+    /// after it; if it has got the key, so have those before it.
     fn first_behind(&self, lock: u32, place: Option<QueuePlace>) -> u32 {
         let Some(place) = place else {
             return self.queued(lock).next().unwrap_or(NIL);
@@ -262,8 +277,13 @@ impl Engine {
         match there.filter(|claim| claim.lock == lock && claim.since() == place.since) {
             Some(claim) => claim.next,
             None => {
-                let mut queue = self.queued(lock);
-                queue.nth(place.position as usize).unwrap_or(NIL)
+                let granted =
+                    there.is_some_and(|claim| claim.lock == lock && claim.token().is_some());
+                let before = if granted { 0 } else { place.position - 1 };
+                let came_later = |claim: u32| self.claims[claim].since() > place.since;
+                let mut queue = (0..).zip(self.queued(lock));
+                let behind = queue.find(|(passed, claim)| *passed >= before || came_later(*claim));
+                behind.map_or(NIL, |(_, claim)| claim)
             }
         }
     }

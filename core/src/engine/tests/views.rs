@@ -77,6 +77,53 @@ fn a_queue_goes_on_behind_a_row_whoever_has_left_before_it() {
     assert_eq!(told(rows(&rig, Some(last))), []);
 }
 
+/// Method: the row behind which it goes on has given up, has the key, or has had it; those before it are there or not.
+#[test]
+fn behind_a_row_that_is_gone_nobody_is_left_out() {
+    for apart in [0, 100] {
+        let mut rig = Rig::new();
+        let one = rig.client("one");
+        let held = rig.hold(one, "a");
+        let key = named("a");
+        let names = ["c", "a", "b", "d"];
+        let connections = names.map(|name| {
+            let connection = rig.client(name);
+            rig.queue(connection, "a", first(1));
+            rig.pass(apart);
+            connection
+        });
+        let rows = |rig: &Rig, behind| -> Vec<_> {
+            let rows = rig.engine.waiters(rig.now, key.as_ref(), behind);
+            rows.map(|row| (row.owner.address().to_owned(), row.place))
+                .collect()
+        };
+        let behind = |rig: &Rig, place: QueuePlace| -> Vec<String> {
+            let rows = rows(rig, Some(place)).into_iter();
+            rows.map(|(address, _)| address).collect()
+        };
+        let next = |rig: &mut Rig| {
+            let Inspection::Held(row) = rig.engine.inspect(rig.now, key.as_ref()) else {
+                panic!("it is held");
+            };
+            let token = row.token;
+            assert!(rig.engine.release(rig.now, key.as_ref(), token));
+        };
+        let (second, third) = (rows(&rig, None)[1].1, rows(&rig, None)[2].1);
+        let tag = first(1).expect("a tag");
+        assert!(rig.cancel(connections[1], "a", tag));
+        assert_eq!(behind(&rig, second), ["b:1", "d:1"], "it gave up");
+        assert!(rig.engine.release(rig.now, key.as_ref(), held.token));
+        next(&mut rig);
+        assert_eq!(behind(&rig, third), ["d:1"], "it has the key");
+        let late = rig.client("late");
+        rig.queue(late, "a", first(1));
+        if apart > 0 {
+            next(&mut rig);
+            assert_eq!(behind(&rig, third), ["late:1"], "it has had the key");
+        }
+    }
+}
+
 /// Reads a list to its end, a few rows a call.
 fn list(rig: &Rig, prefix: Prefix<'_>, after: Option<KeyRef<'_>>, at_most: usize) -> Vec<Key> {
     let mut keys = Vec::new();
@@ -118,6 +165,31 @@ fn a_list_has_every_held_key_once_and_goes_on_behind_any() {
     let not_held = named("not held");
     let rest = list(&rig, Prefix::ALL, Some(not_held.as_ref()), 1000);
     assert!(all.ends_with(&rest), "behind where it would be");
+}
+
+#[test]
+fn a_list_that_pauses_keeps_its_place_alone_and_goes_on_there() {
+    let mut rig = Rig::new();
+    let one = rig.client("one");
+    for number in 0..20_000 {
+        let key = named(&number.to_string());
+        let (engine, now, lease) = (&mut rig.engine, rig.now, Millis(SECOND));
+        engine.acquire(now, one, key.as_ref(), lease, Wait::No, None);
+    }
+    let all = list(&rig, Prefix::ALL, None, 1000);
+    let mut paused = Vec::new();
+    let mut cursor = ListCursor::new(Prefix::ALL, Some(all[4].as_ref()));
+    let mut found = 0;
+    while rig
+        .engine
+        .list(rig.now, &mut cursor, 3, |row| paused.push(row.key.to_key()))
+    {
+        found += cursor.found();
+        cursor.pause();
+        assert_eq!(cursor.found(), 0);
+    }
+    assert!(found > 0, "there was something to forget");
+    assert_eq!(paused, all[5..]);
 }
 
 #[test]
