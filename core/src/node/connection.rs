@@ -5,6 +5,7 @@ use super::outbox::Outbox;
 use super::stream::Stream;
 use super::users::User;
 use crate::engine::{ConnectionId, Time};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -18,6 +19,8 @@ pub(crate) struct Connection {
     pub(crate) weight: u64,
     /// Bytes that were read and not yet handled: half a line, or requests whose replies have no room yet.
     pub(crate) unhandled: Vec<u8>,
+    /// Lines that came before those and were parked; hardly any connection ever has some.
+    handed_back: Option<Box<HandedBack>>,
     /// Rows that are still to be made.
     pub(crate) listing: Option<Box<Listing>>,
     /// Wakes the connection's task.
@@ -33,6 +36,13 @@ pub(crate) struct Connection {
     pub(crate) touched: bool,
     /// On a node that is about to stop: the client has been told all that it has to know.
     pub(crate) may_end: bool,
+}
+
+/// Lines for the connection's task to answer, in the order in which they came.
+#[derive(Debug, Default)]
+struct HandedBack {
+    lines: VecDeque<Box<[u8]>>,
+    bytes: usize,
 }
 
 /// How far a connection has said who it is.
@@ -68,6 +78,7 @@ impl Connection {
             outbox: Outbox::default(),
             weight: 0,
             unhandled: Vec::new(),
+            handed_back: None,
             listing: None,
             waker: None,
             heard: now,
@@ -84,6 +95,31 @@ impl Connection {
         self.user
             .as_ref()
             .is_some_and(|user| !user.may_everything())
+    }
+
+    /// Lets the connection's task answer a line that was parked, before whatever has come since.
+    pub(crate) fn hand_back(&mut self, line: Box<[u8]>) {
+        let handed_back = self.handed_back.get_or_insert_default();
+        handed_back.bytes += line.len();
+        handed_back.lines.push_back(line);
+        self.wake();
+    }
+
+    /// The next line that was handed back.
+    pub(crate) fn take_handed_back(&mut self) -> Option<Box<[u8]>> {
+        let handed_back = self.handed_back.as_mut()?;
+        let line = handed_back.lines.pop_front();
+        match &line {
+            Some(line) => handed_back.bytes -= line.len(),
+            None => self.handed_back = None,
+        }
+        line
+    }
+
+    /// How many bytes of requests are kept that are not answered yet.
+    pub(crate) fn unanswered(&self) -> usize {
+        let handed_back = self.handed_back.as_ref();
+        self.unhandled.len() + handed_back.map_or(0, |handed_back| handed_back.bytes)
     }
 
     /// Lets the connection's task look at it again.

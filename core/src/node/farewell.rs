@@ -3,6 +3,7 @@
 
 use super::connection::Connection;
 use super::counters::Limit;
+use super::serve::crowd;
 use super::state::{Node, Shared, now};
 use super::unread::Load;
 use crate::protocol::Role;
@@ -15,8 +16,6 @@ use std::time::Duration;
 const LINGER: Duration = Duration::from_secs(1);
 /// The same for a node that is about to stop and should not keep its operator waiting.
 const LINGER_WHEN_LEAVING: Duration = Duration::from_millis(100);
-/// Rows are made in pieces of this size.
-const ENOUGH_ROWS: usize = 64 << 10;
 
 /// Sends what is left, and closes. `more_may_come` says that the client has not ended its side.
 pub(crate) async fn farewell(node: Shared, mut connection: Box<Connection>, more_may_come: bool) {
@@ -50,6 +49,19 @@ async fn send_rest(node: &Shared, connection: &mut Connection) -> io::Result<()>
             connection
                 .outbox
                 .flush(&mut connection.stream, &mut spare)?;
+            if !connection.outbox.is_empty()
+                && let Some(listing) = &mut connection.listing
+            {
+                listing.pause();
+            }
+        }
+        if connection
+            .user
+            .as_ref()
+            .is_some_and(|user| user.is_retired())
+        {
+            // Nobody says any more what it may see now, so it has to ask again.
+            connection.listing = None;
         }
         let Some(listing) = &mut connection.listing else {
             return Ok(());
@@ -57,8 +69,11 @@ async fn send_rest(node: &Shared, connection: &mut Connection) -> io::Result<()>
         let lines = connection.outbox.lines(&mut spare);
         {
             let mut node = node.lock();
-            if listing.append(&node.engine, now(), lines, ENOUGH_ROWS) {
-                node.counters.listed(listing.operation());
+            let crowd = crowd(node.yielding);
+            let Node {
+                engine, counters, ..
+            } = &mut *node;
+            if listing.append(engine, counters, now(), lines, crowd) {
                 connection.listing = None;
             }
         }

@@ -1,9 +1,10 @@
 //! Answers of many rows, `L` and `W`: made piece by piece as the connection takes them, so that a long
 //! one neither fills memory nor gets its reader cut off.
 
+use super::counters::Counters;
 use super::users::User;
 use crate::engine::{Engine, ListCursor, LockRow, Owner, QueuePlace, Time};
-use crate::protocol::{Holder, Key, KeyRef, Operation, Prefix, Reply, Tag};
+use crate::protocol::{Code, Holder, Key, KeyRef, Operation, Prefix, Reply, Tag};
 use std::sync::Arc;
 
 /// A list under way.
@@ -13,6 +14,8 @@ pub(crate) struct Listing {
     /// How many rows may still be made.
     left: u32,
     tag: Option<Tag>,
+    /// Why its reader may not have the rest.
+    denied: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -50,6 +53,7 @@ impl Listing {
             },
             left: limit,
             tag,
+            denied: None,
         }
     }
 
@@ -62,34 +66,54 @@ impl Listing {
             },
             left: limit,
             tag,
+            denied: None,
         }
     }
 
-    /// From now on its reader may see what this user may.
+    /// From now on its reader may see what this user may, which can be nothing.
     pub(crate) fn restrict(&mut self, reader: &Arc<User>) {
-        if let Rows::Locks { user, .. } = &mut self.rows {
-            *user = Some(reader.clone());
+        self.denied = match &mut self.rows {
+            Rows::Locks { user, .. } => {
+                *user = Some(reader.clone());
+                reader.may_not_list()
+            }
+            Rows::Waiters { key, .. } => reader.may_not_inspect(key.as_ref()),
+        };
+    }
+
+    /// Its reader takes nothing for now: gives back what can be found again.
+    pub(crate) fn pause(&mut self) {
+        if let Rows::Locks { cursor, .. } = &mut self.rows {
+            cursor.pause();
         }
     }
 
     /// Which request it answers.
-    pub(crate) fn operation(&self) -> Operation {
+    fn operation(&self) -> Operation {
         match self.rows {
             Rows::Locks { .. } => Operation::List,
             Rows::Waiters { .. } => Operation::Waiters,
         }
     }
 
-    /// Appends rows to `out` until it holds `enough` bytes or a bounded amount of work is done.
+    /// Appends rows to `out` until these are enough or a bounded amount of work is done; of both, one part in `crowd`.
     /// Returns whether the last line has been made, too.
     pub(crate) fn append(
         &mut self,
         engine: &Engine,
+        counters: &mut Counters,
         now: Time,
         out: &mut Vec<u8>,
-        enough: usize,
+        crowd: usize,
     ) -> bool {
         let tag = self.tag;
+        if let Some(text) = self.denied {
+            let reply = self.denial(text);
+            counters.note(&reply);
+            reply.encode(out);
+            return true;
+        }
+        let enough = out.len() + ENOUGH_ROWS / crowd;
         match &mut self.rows {
             Rows::Locks {
                 prefix,
@@ -98,7 +122,7 @@ impl Listing {
                 user,
             } => {
                 let mut more = true;
-                for _ in 0..PIECES {
+                for _ in 0..(PIECES / crowd).max(1) {
                     if self.left == 0 || !more || out.len() >= enough {
                         break;
                     }
@@ -159,10 +183,35 @@ impl Listing {
                 .encode(out);
             }
         }
+        counters.listed(self.operation());
         true
+    }
+
+    /// How many keys it keeps that it has found.
+    #[cfg(test)]
+    pub(crate) fn found(&self) -> usize {
+        match &self.rows {
+            Rows::Locks { cursor, .. } => cursor.found(),
+            Rows::Waiters { .. } => 0,
+        }
+    }
+
+    fn denial(&self, text: &'static str) -> Reply<'_> {
+        Reply::Refused {
+            operation: Some(self.operation()),
+            key: match &self.rows {
+                Rows::Locks { prefix, .. } => prefix,
+                Rows::Waiters { key, .. } => key.as_ref().spelling(),
+            },
+            code: Code::Denied.as_str(),
+            tag: self.tag,
+            text,
+        }
     }
 }
 
+/// Rows are made in pieces of this size.
+const ENOUGH_ROWS: usize = 64 << 10;
 /// How many rows are asked for at once, and how often, before others get their turn.
 const PIECE: usize = 64;
 const PIECES: usize = 16;
@@ -177,5 +226,41 @@ pub(crate) fn holder<'a>(row: &LockRow<'a>) -> Holder<'a> {
         waiters: row.waiters,
         name: owner.name(),
         address: owner.address(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::Settings;
+    use super::super::state::engine_settings;
+    use super::*;
+    use crate::protocol::{Millis, Wait};
+
+    /// Method: a list that finds nothing, so that only the keys that it comes past can end its turn.
+    #[test]
+    fn the_more_wait_for_their_turn_the_fewer_keys_a_list_looks_at_in_its_own() {
+        let mut engine = Engine::new(engine_settings(&Settings::default()), 1);
+        engine.open_term(1, 0, 0).expect("the first term");
+        let connection = engine.connect("one:1");
+        let now = Time(1_000_000);
+        let keys = 50_000;
+        for number in 0..keys {
+            let key = Key::encode(format!("k{number}").as_bytes()).expect("a key");
+            engine.acquire(now, connection, key.as_ref(), Millis(1), Wait::No, None);
+        }
+        let turns = |crowd| {
+            let prefix = Prefix::of_spelling(b"zz");
+            let mut listing = Listing::locks(prefix, None, 1, None, None);
+            let (mut counters, mut out) = (Counters::default(), Vec::new());
+            let mut turns = 1;
+            while !listing.append(&engine, &mut counters, now, &mut out, crowd) {
+                assert_eq!(out, b"");
+                turns += 1;
+            }
+            assert_eq!(out, b"L zz 0\n");
+            turns
+        };
+        assert!(turns(64) > keys / 2048);
+        assert!(turns(1) < turns(64) / 8);
     }
 }

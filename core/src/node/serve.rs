@@ -117,20 +117,20 @@ enum Stop {
 
 /// Replies of this size are written before more requests are handled.
 const ENOUGH_REPLIES: usize = 256 << 10;
-/// Rows are made in pieces of this size.
-const ENOUGH_ROWS: usize = 64 << 10;
-/// How much is read at once.
+/// How much is read at once, and in one turn.
 pub(super) const READ_AT_ONCE: usize = 64 << 10;
 
 /// By how much all of these are smaller where many connections wait for their turn with more to do: whoever asks for one
 /// thing and waits for the answer has to wait for a turn of each of them.
-fn crowd(yielding: u32) -> usize {
+pub(super) fn crowd(yielding: u32) -> usize {
     (1 + yielding as usize / 4).min(64)
 }
 
 impl Node {
     /// Does what can be done for a connection now, and sees to it that the task is woken for the rest.
     fn serve(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Step {
+        // With TLS what there is comes in many reads.
+        let mut may_read = READ_AT_ONCE / crowd(self.yielding);
         loop {
             let Some(connection) = self.connections.get_mut(id) else {
                 return Step::Over;
@@ -144,7 +144,12 @@ impl Node {
             }
             if !connection.outbox.is_empty() {
                 match connection.stream.poll_writable(cx) {
-                    Poll::Pending => return Step::Wait,
+                    Poll::Pending => {
+                        if let Some(listing) = &mut connection.listing {
+                            listing.pause();
+                        }
+                        return Step::Wait;
+                    }
                     Poll::Ready(Err(_)) => return self.abandon_served(now(), id),
                     Poll::Ready(Ok(())) => {}
                 }
@@ -164,7 +169,11 @@ impl Node {
             match connection.greeting {
                 // Whoever has the verdict wakes it.
                 Greeting::Checking => return Step::Wait,
-                Greeting::Dismissed => return self.dismiss(now(), id, true),
+                Greeting::Dismissed => {
+                    // Who it was may not have the rest of a list any more.
+                    connection.listing = None;
+                    return self.dismiss(now(), id, true);
+                }
                 _ => {}
             }
             if connection.listing.is_some() {
@@ -175,6 +184,15 @@ impl Node {
                 }
                 return self.yield_to_others(id, cx);
             }
+            if let Some(line) = connection.take_handed_back() {
+                let now = now();
+                let answer = |node: &mut Node| node.answer_handed_back(now, id, &line);
+                let ((), goes_on) = self.take_turn(now, id, answer);
+                return match goes_on {
+                    true => self.yield_to_others(id, cx),
+                    false => Step::Over,
+                };
+            }
             let unhandled = &connection.unhandled;
             if unhandled.len() >= limits::LINE_BYTES || memchr::memchr(b'\n', unhandled).is_some() {
                 let unhandled = std::mem::take(&mut connection.unhandled);
@@ -183,7 +201,7 @@ impl Node {
                     None => return self.yield_to_others(id, cx),
                 }
             }
-            match self.read(id, cx) {
+            match self.read(id, cx, &mut may_read) {
                 Read::Handled => {}
                 Read::Full => return self.yield_to_others(id, cx),
                 Read::Step(step) => return step,
@@ -204,7 +222,8 @@ impl Node {
         Step::Wait
     }
 
-    fn read(&mut self, id: ConnectionId, cx: &mut Context<'_>) -> Read {
+    /// Reads and handles no more than `may_read` bytes, and takes them off that.
+    fn read(&mut self, id: ConnectionId, cx: &mut Context<'_>, may_read: &mut usize) -> Read {
         let Some(connection) = self.connections.get_mut(id) else {
             return Read::Step(Step::Over);
         };
@@ -213,10 +232,7 @@ impl Node {
         // While a secret is checked what came behind it is kept, so that is not to be much.
         let end = match connection.greeting == Greeting::Awaited && self.users.is_some() {
             true => limits::LINE_BYTES,
-            false => self
-                .input
-                .len()
-                .min(held + READ_AT_ONCE / crowd(self.yielding)),
+            false => self.input.len().min(held + *may_read),
         };
         let count = match connection.stream.poll_read(cx, &mut self.input[held..end]) {
             Poll::Ready(Ok(0)) => return Read::Step(self.dismiss(now(), id, false)),
@@ -242,7 +258,8 @@ impl Node {
         if let Some(spinner) = &mut self.spinner {
             spinner.note(now);
         }
-        let full = held + count == end;
+        *may_read = may_read.saturating_sub(count);
+        let full = held + count == end || *may_read == 0;
         let input = std::mem::take(&mut self.input);
         let step = self.batch(now, id, &input[..held + count]);
         self.input = input;
@@ -256,18 +273,8 @@ impl Node {
     /// Handles lines, tells others and then the connection what came of it. Returns the next step
     /// where the connection does not go on as before.
     fn batch(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> Option<Step> {
-        self.look_at_clock(now);
-        // What ends now and concerns this connection goes before its replies, in the same write.
-        self.serving = Some(id);
-        self.expire_due(now);
-        let (stop, used) = self.handle_lines(now, id, bytes);
-        self.flush_others(now);
-        self.rearm();
-        self.serving = None;
-        let goes_on = self.write_replies(now, id);
-        if self.hands_over() {
-            self.count_hand_overs(now);
-        }
+        let handle = |node: &mut Node| node.handle_lines(now, id, bytes);
+        let ((stop, used), goes_on) = self.take_turn(now, id, handle);
         if !goes_on {
             return Some(Step::Over);
         }
@@ -285,6 +292,30 @@ impl Node {
             }
         }
         None
+    }
+
+    /// Does something for a connection, tells others and then itself what came of it. Returns that, and false if the connection
+    /// is gone.
+    #[inline(always)]
+    fn take_turn<T>(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        handle: impl FnOnce(&mut Node) -> T,
+    ) -> (T, bool) {
+        self.look_at_clock(now);
+        // What ends now and concerns this connection goes before its replies, in the same write.
+        self.serving = Some(id);
+        self.expire_due(now);
+        let handled = handle(self);
+        self.flush_others(now);
+        self.rearm();
+        self.serving = None;
+        let goes_on = self.write_replies(now, id);
+        if self.hands_over() {
+            self.count_hand_overs(now);
+        }
+        (handled, goes_on)
     }
 
     /// Counts what is kept for a client that does not read its replies; false if that cuts it off.
@@ -306,10 +337,12 @@ impl Node {
     }
 
     fn handle_lines(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> (Stop, usize) {
-        let connection = self.connections.get_mut(id);
-        let (mut first, mut limited) = connection.map_or((false, false), |connection| {
-            (connection.greeting.is_to_come(), connection.is_limited())
-        });
+        let Some(connection) = self.connections.get_mut(id) else {
+            // Nobody knows what it might do.
+            return (Stop::Close, bytes.len());
+        };
+        let mut first = connection.greeting.is_to_come();
+        let mut limited = connection.is_limited();
         if first && tls::is_client_hello(bytes) {
             self.refuse_tls(id);
             return (Stop::Close, bytes.len());
@@ -336,7 +369,7 @@ impl Node {
                     let flow = if std::mem::take(&mut first) {
                         let flow = self.handle_first_line(now, id, line);
                         let connection = self.connections.get_mut(id);
-                        limited = connection.is_some_and(|connection| connection.is_limited());
+                        limited = connection.is_none_or(|connection| connection.is_limited());
                         flow
                     } else if limited {
                         self.handle_limited_line(now, id, line)
@@ -377,28 +410,22 @@ impl Node {
         }
     }
 
-    /// Makes rows of the list under way; whether it has been finished.
-    fn append_rows(&mut self, now: Time, id: ConnectionId) -> bool {
-        let Some(connection) = self.connections.get_mut(id) else {
-            return true;
-        };
-        let Some(mut listing) = connection.listing.take() else {
-            return true;
-        };
-        let enough = self.replies.len() + ENOUGH_ROWS / crowd(self.yielding);
+    /// Makes rows of the list under way.
+    pub(super) fn append_rows(&mut self, now: Time, id: ConnectionId) {
+        let crowd = crowd(self.yielding);
         let Node {
             engine,
+            connections,
             replies,
             counters,
             ..
         } = self;
-        let finished = listing.append(engine, now, replies, enough);
-        if finished {
-            counters.listed(listing.operation());
-        } else {
-            connection.listing = Some(listing);
+        if let Some(connection) = connections.get_mut(id)
+            && let Some(listing) = &mut connection.listing
+            && listing.append(engine, counters, now, replies, crowd)
+        {
+            connection.listing = None;
         }
-        finished
     }
 
     /// Writes the replies to the connection that has been served; false if it is gone.
@@ -487,20 +514,25 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::settings::Settings;
     use super::super::state::{engine_settings, millis};
     use super::super::stream::{Peek, Stream};
     use super::super::terms::Terms;
     use super::*;
     use crate::engine::Engine;
-    use crate::protocol::Millis;
+    use crate::protocol::{Key, Millis, Wait};
     use std::future::poll_fn;
     use std::net::TcpStream;
 
     /// A node with one connection, and the client's end of it.
     async fn connected() -> (Node, ConnectionId, TcpStream) {
-        let settings = Settings::default();
+        connected_with(Settings::default()).await
+    }
+
+    pub(in crate::node) async fn connected_with(
+        settings: Settings,
+    ) -> (Node, ConnectionId, TcpStream) {
         let mut engine = Engine::new(engine_settings(&settings), 1);
         engine.open_term(1, 0, 0).expect("the first term");
         let mut node = Node::new(settings, None, engine, Terms::new(None, 1));
@@ -518,15 +550,21 @@ mod tests {
         (node, id, client.expect("it listens"))
     }
 
-    fn stream(node: &mut Node, id: ConnectionId) -> &mut Stream {
+    pub(in crate::node) fn stream(node: &mut Node, id: ConnectionId) -> &mut Stream {
         &mut node.connections.get_mut(id).expect("it lives").stream
     }
 
-    fn run(test: impl Future<Output = ()>) {
+    pub(in crate::node) fn run(test: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         runtime.expect("a runtime").block_on(test);
+    }
+
+    /// Lets the socket take nothing more.
+    fn fill(node: &mut Node, id: ConnectionId) {
+        let newlines = [b'\n'; 1 << 16];
+        while stream(node, id).write(&newlines).expect("it lives") > 0 {}
     }
 
     /// Method: a full socket, and a wait that has ended when the next request is read.
@@ -536,11 +574,7 @@ mod tests {
             let (mut node, id, _client) = connected().await;
             let begin = now();
             assert!(node.batch(begin, id, b"A k 30 -\nA k 30 0.001\n").is_none());
-            while stream(&mut node, id)
-                .write(&[b'\n'; 1 << 16])
-                .expect("it lives")
-                > 0
-            {}
+            fill(&mut node, id);
             let later = begin.after(Millis(10));
             assert!(node.batch(later, id, b"P\n").is_none());
             let outbox = &node.connections.get_mut(id).expect("it lives").outbox;
@@ -565,6 +599,85 @@ mod tests {
             assert_eq!(node.engine.stats().held, 1);
             let grace = now.after(millis(node.settings.reattach_grace));
             assert!(node.timer.armed_for <= grace.after(Millis(1)));
+        });
+    }
+
+    #[test]
+    fn who_is_gone_may_do_nothing() {
+        run(async {
+            let (mut node, id, _client) = connected().await;
+            node.abandon(now(), id);
+            let step = node.batch(now(), id, b"A k 30 -\n");
+            assert!(matches!(step, Some(Step::Over)));
+            let request = Request::parse(b"A k 30 -").expect("a request");
+            let flow = node.handle_if_allowed(now(), id, &request);
+            assert_eq!(flow, Flow::Close);
+            assert_eq!(node.engine.stats().held, 0);
+        });
+    }
+
+    /// Method: a full socket, and more keys than are listed at once.
+    #[test]
+    fn a_list_that_is_not_read_keeps_its_place_alone() {
+        run(async {
+            let (mut node, id, _client) = connected().await;
+            let now = now();
+            for number in 0..20_000 {
+                let key = Key::encode(format!("k{number}").as_bytes()).expect("a key");
+                let lease = Millis(30_000);
+                node.engine
+                    .acquire(now, id, key.as_ref(), lease, Wait::No, None);
+            }
+            fill(&mut node, id);
+            assert!(node.batch(now, id, b"L - 100000\n").is_none());
+            let step = poll_fn(|cx| Poll::Ready(node.serve(id, cx))).await;
+            assert!(matches!(step, Step::Wait));
+            let connection = node.connections.get_mut(id).expect("it lives");
+            let listing = connection.listing.as_ref().expect("there are more rows");
+            assert_eq!(listing.found(), 0);
+        });
+    }
+
+    /// Method: somebody else waits too, so that a turn is 32 KiB; more than that lies in the socket, in several records.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_turn_is_no_larger_with_tls() {
+        use std::io::Write;
+        run(async {
+            let (mut node, id, mut client) = connected().await;
+            let (mut sealed, channel) = crate::tls::pair(1 << 20);
+            let connection = node.connections.remove(id).expect("it lives");
+            let stream = connection.stream.secured(Box::new(channel));
+            let connection = Connection::new(stream, now());
+            node.connections.insert(id, connection);
+            let line = [&[b'x'; 1000][..], b"\n"].concat();
+            let lines = line.repeat(200);
+            let client = std::thread::spawn(move || {
+                let mut left = &lines[..];
+                while !left.is_empty() {
+                    let count = sealed.write(left, |records| client.write(records));
+                    left = &left[count.expect("it is read")..];
+                }
+                client
+            });
+            let mut there = [0; 40_000];
+            let socket = super::tests::stream(&mut node, id).socket_mut();
+            while socket.peek(&mut there).await.expect("it lives") < there.len() {
+                tokio::task::yield_now().await;
+            }
+            node.yielding = 4;
+            let most = (READ_AT_ONCE / crowd(node.yielding) / line.len() + 1) as u64;
+            poll_fn(|cx| {
+                let before = node.counters.lines;
+                assert!(matches!(node.serve(id, cx), Step::Wait));
+                assert!(node.counters.lines - before <= most);
+                match node.counters.lines {
+                    200 => Poll::Ready(()),
+                    _ => Poll::Pending,
+                }
+            })
+            .await;
+            drop(client.join().expect("all was read"));
         });
     }
 }

@@ -40,7 +40,7 @@ impl Unread {
         let unread = connection.outbox.unsent() as u64;
         let kept = match unread {
             0 => 0,
-            _ => (connection.outbox.kept() + connection.unhandled.len()) as u64,
+            _ => (connection.outbox.kept() + connection.unanswered()) as u64,
         };
         self.total = self.total - connection.weight + kept;
         connection.weight = kept;

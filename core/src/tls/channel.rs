@@ -279,7 +279,7 @@ impl<F: FnMut(&[u8]) -> io::Result<usize>> Write for Sender<'_, F> {
 }
 
 #[cfg(all(test, feature = "server"))]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::tls::{Acceptor, ClientFiles, Connector, ServerFiles};
     use rcgen::{CertificateParams, KeyPair};
@@ -316,7 +316,7 @@ mod tests {
     }
 
     /// Both ends, with a handshake behind them that went through `step` bytes at a time.
-    fn pair(step: usize) -> (Channel, Channel) {
+    pub(crate) fn pair(step: usize) -> (Channel, Channel) {
         let folder = std::env::temp_dir().join(format!("fairlock-channel-{}", std::process::id()));
         let folder = folder.join(step.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");

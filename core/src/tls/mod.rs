@@ -31,6 +31,8 @@ mod files;
 
 #[cfg(all(feature = "tls", feature = "server"))]
 pub(crate) use acceptor::Acceptor;
+#[cfg(all(test, feature = "tls", feature = "server"))]
+pub(crate) use channel::tests::pair;
 #[cfg(feature = "tls")]
 pub use channel::{Channel, Room, with_room};
 #[cfg(feature = "tls")]

@@ -289,6 +289,33 @@ fn a_node_that_knows_of_nobody_parks_and_then_serves() {
     assert!(rest.contains(&"L - 1 #3".to_owned()), "{rest:?}");
 }
 
+/// Goal: a client that does not tag can tell its answers apart. Method: more lists than are answered at once, of two kinds
+/// with the same prefix in turn, and a queue of each.
+#[test]
+fn lists_that_were_parked_are_answered_in_the_order_in_which_they_came() {
+    let mut cluster = Cluster::planned(2);
+    // Takes connections and says nothing.
+    let _silent = TcpListener::bind(cluster.addresses[0]).expect("it is still free");
+    cluster.bring_up(1, |settings| {
+        settings.discovery_timeout = Duration::from_millis(800);
+    });
+    let mut client = Peer::connect(cluster.addresses[1]);
+    let lists = 1500;
+    let mut lines = "A one 30 5\nA two 30 5\nP\n".to_owned();
+    (0..lists).for_each(|number| lines += &format!("L - {}\n", 1 + number % 2));
+    client.send(lines.as_bytes());
+    assert_eq!(client.hear(), "P", "before anything that is parked");
+    let mut answers = Vec::new();
+    while answers.len() < lists {
+        let reply = client.hear();
+        if let Some(count) = reply.strip_prefix("L - ") {
+            answers.push(count.to_owned());
+        }
+    }
+    let expected = ["1", "2"].into_iter().cycle();
+    assert!(answers.iter().eq(expected.take(lists)), "{answers:?}");
+}
+
 /// Goal: a copy is not served from, not even at the end. Method: a node that is told to stop while it
 /// still looks for an active one.
 #[test]

@@ -182,7 +182,7 @@ impl Node {
                 more = false;
                 break;
             };
-            self.answer_one(now, &parked);
+            self.answer_one(now, parked);
         }
         self.take_new_requests();
         self.flush_others(now);
@@ -190,14 +190,17 @@ impl Node {
         more
     }
 
-    fn answer_one(&mut self, now: Time, parked: &Parked) {
+    fn answer_one(&mut self, now: Time, parked: Parked) {
         let Ok(mut request) = Request::parse(&parked.line) else {
             return;
         };
         let id = parked.connection;
         if self.timers_run && matches!(request, Request::List { .. } | Request::Waiters { .. }) {
             // Rows are made as the connection takes them, so its own task has to see to it.
-            return self.hand_back(id, &parked.line);
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.hand_back(parked.line);
+            }
+            return;
         }
         if let Request::Acquire { key, wait, tag, .. } = &mut request {
             match wait_left(*wait, parked.at, now) {
@@ -224,14 +227,16 @@ impl Node {
         self.put_replies(id);
     }
 
-    /// Lets the connection's task handle a line before what it has not handled yet.
-    fn hand_back(&mut self, id: ConnectionId, line: &[u8]) {
-        if let Some(connection) = self.connections.get_mut(id) {
-            let mut lines = line.to_vec();
-            lines.push(b'\n');
-            lines.extend_from_slice(&connection.unhandled);
-            connection.unhandled = lines;
-            connection.wake();
+    /// Answers a list that was parked, or begins to. It has had its turn among those that are parked, so it does not go behind
+    /// them again as long as the node knows how to answer.
+    pub(in crate::node) fn answer_handed_back(&mut self, now: Time, id: ConnectionId, line: &[u8]) {
+        let Ok(request) = Request::parse(line) else {
+            return;
+        };
+        if !self.timers_run {
+            self.handle_unserved(now, id, &request, line);
+        } else if self.handle_if_allowed(now, id, &request) == Flow::Rows {
+            self.append_rows(now, id);
         }
     }
 

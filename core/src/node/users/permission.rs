@@ -9,6 +9,18 @@ use crate::node::state::Node;
 use crate::protocol::{Code, KeyRef, Reply, Request};
 use std::sync::Arc;
 
+impl User {
+    /// Why it may not see which keys are held, if so.
+    pub(crate) fn may_not_list(&self) -> Option<&'static str> {
+        (!self.rights.has(Right::List)).then_some("this user may not list keys")
+    }
+
+    /// Why it may not see who holds a key and who waits for it, if so.
+    pub(crate) fn may_not_inspect(&self, key: KeyRef<'_>) -> Option<&'static str> {
+        (!self.may(Right::Inspect, key)).then_some("this user may not look at this key")
+    }
+}
+
 impl Node {
     /// The user of a connection, if it may not do everything.
     pub(crate) fn limited_user(&mut self, id: ConnectionId) -> Option<Arc<User>> {
@@ -23,6 +35,10 @@ impl Node {
         id: ConnectionId,
         request: &Request<'_>,
     ) -> Flow {
+        if self.connections.get_mut(id).is_none() {
+            // Nobody knows what it might do.
+            return Flow::Close;
+        }
         let user = self.limited_user(id);
         match user.and_then(|user| self.denial(id, &user, request)) {
             None => self.handle_request(now, id, request),
@@ -60,12 +76,11 @@ impl Node {
                     "this user may not keep this lock",
                 )
             }
-            Request::Inspect { key, .. } | Request::Waiters { key, .. } => (
-                user.may(Right::Inspect, key),
-                "this user may not look at this key",
-            ),
+            Request::Inspect { key, .. } | Request::Waiters { key, .. } => {
+                return user.may_not_inspect(key);
+            }
             // Of the rows it gets those that it may see.
-            Request::List { .. } => (user.rights.has(Right::List), "this user may not list keys"),
+            Request::List { .. } => return user.may_not_list(),
             Request::Cancel { .. } | Request::Hello(_) | Request::Ping { .. } | Request::Status => {
                 return None;
             }

@@ -3,7 +3,11 @@
 use super::file::users_of;
 use super::*;
 use crate::engine::ConnectionId;
+use crate::engine::{Engine, EngineSettings, Time};
 use crate::node::connection::Greeting;
+use crate::node::counters::Counters;
+use crate::node::listing::Listing;
+use crate::protocol::{Prefix, Tag};
 
 const ID: ConnectionId = ConnectionId {
     index: 0,
@@ -166,4 +170,47 @@ fn checks_and_those_who_wait_for_them_are_bounded() {
         1 + admission::MOST_WAITING - admission::MOST_CHECKS
     );
     assert!(!busy(users.admit(ID, b"a:one", false)));
+}
+
+#[test]
+fn a_list_under_way_ends_where_its_reader_may_not_have_the_rest() {
+    let user = |rights: &str| {
+        let text = entry("a", "secret = \"1\"", "k") + &format!("rights = [{rights}]\n");
+        Arc::new(users_of(&text).remove(0))
+    };
+    let engine = Engine::new(EngineSettings::default(), 1);
+    let tag = Some(Tag::first(7));
+    let queue = |key: &str| {
+        let key = Key::encode(key.as_bytes()).expect("a key");
+        Listing::waiters(key.as_ref(), 9, tag)
+    };
+    let list = || Listing::locks(Prefix::of_spelling(b"k"), None, 9, tag, None);
+    let (no_look, no_list) = (
+        "this user may not look at this key",
+        "this user may not list keys",
+    );
+    for (mut listing, rights, last) in [
+        (queue("k"), "\"inspect\"", "W k 0 #7\n".to_owned()),
+        (
+            queue("k"),
+            "\"list\"",
+            format!("E W k denied #7 {no_look}\n"),
+        ),
+        (
+            queue("o"),
+            "\"inspect\"",
+            format!("E W o denied #7 {no_look}\n"),
+        ),
+        (list(), "\"list\"", "L k 0 #7\n".to_owned()),
+        (
+            list(),
+            "\"inspect\"",
+            format!("E L k denied #7 {no_list}\n"),
+        ),
+    ] {
+        listing.restrict(&user(rights));
+        let (mut counters, mut out) = (Counters::default(), Vec::new());
+        while !listing.append(&engine, &mut counters, Time(1), &mut out, 1) {}
+        assert_eq!(String::from_utf8_lossy(&out), last);
+    }
 }
