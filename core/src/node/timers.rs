@@ -208,6 +208,11 @@ impl Node {
             // Its answer, or its end, is on the way.
             Greeting::Checking | Greeting::Unproven | Greeting::Dismissed => {}
             // Checked while it is awaited only where a secret is asked for, once its time is over.
+            Greeting::Awaited if connection.stream.peek() == Peek::Something => {
+                // It may be the hello that the node, and not the client, has been too slow for.
+                let timeout = millis(self.settings.hello_timeout);
+                self.idle_checks.add(now.after(timeout), id);
+            }
             Greeting::Awaited => {
                 self.counters.reached(Limit::HelloTimeout);
                 self.abandon(now, id);
@@ -230,12 +235,39 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::Settings;
+    use super::super::serve::tests::{connected_with, run, stream};
+    use super::super::settings::{Secret, Settings};
     use super::super::state::engine_settings;
     use super::super::terms::Terms;
     use super::*;
     use crate::engine::Engine;
     use crate::protocol::{Key, Wait};
+    use std::io::Write;
+
+    /// Goal: who has said hello in time is not let go because the node has not read it in time.
+    #[test]
+    fn a_hello_that_lies_in_the_socket_is_not_late_and_silence_is() {
+        run(async {
+            let settings = Settings {
+                secret: Some(Secret::new("s")),
+                ..Settings::default()
+            };
+            let timeout = millis(settings.hello_timeout);
+            let (mut node, id, mut client) = connected_with(settings).await;
+            client.write_all(b"H 1 auth=s\n").expect("it lives");
+            while stream(&mut node, id).peek() == Peek::Empty {
+                tokio::task::yield_now().await;
+            }
+            let late = now().after(timeout);
+            node.act(late);
+            assert!(node.connections.get_mut(id).is_some());
+            let mut buffer = [0; 100];
+            let read = poll_fn(|cx| stream(&mut node, id).poll_read(cx, &mut buffer)).await;
+            assert_eq!(read.expect("it lives"), 11);
+            node.act(late.after(timeout));
+            assert!(node.connections.get_mut(id).is_none());
+        });
+    }
 
     /// Goal: what is over in a pause is worked off without another look at all sockets for each part
     /// of it. Method: far more leases than end at once, all of them over for long.
