@@ -62,3 +62,9 @@ settings=$destdir/etc/fairlock/fairlock.toml
 
 "$target/bin/fairlock" --version
 echo "installed to $target; the settings are in $settings"
+case $prefix in
+/usr | /usr/local) ;;
+*) # Where systemd does not look by itself.
+    echo "for systemd: systemd-sysusers $prefix/lib/sysusers.d/fairlock.conf && systemctl link $prefix/lib/systemd/system/fairlock.service"
+    ;;
+esac

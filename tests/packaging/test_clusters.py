@@ -57,8 +57,10 @@ def test_the_compose_file_is_one():
             assert name in compose["volumes"]
             assert f'["{path}"]' in [rest for word, rest in instructions if word == "VOLUME"]
         for name in service["secrets"]:
-            assert service["environment"]["FAIRLOCK_SECRET_FILE"] == f"/run/secrets/{name}"
+            variable = f"{name.upper()}_FILE"
+            assert service["environment"][variable] == f"/run/secrets/{name}"
             assert name in compose["secrets"]
+        assert len(service["secrets"]) == 2, "clients cannot join as a node"
     volumes = [volume for service in compose["services"].values() for volume in service["volumes"]]
     assert len(set(volumes)) == len(volumes), "two nodes share a volume"
 
@@ -76,7 +78,7 @@ def test_the_nodes_of_the_compose_file_become_a_cluster(tmp_path, start):
         assert service["environment"]["FAIRLOCK_ADVERTISE"] == host and container == "7420"
         hosts[host] = f"{address}:{container}"
         environments[name] = service["environment"]
-    known = cluster_comes_up(tmp_path, start, environments, hosts, ["/run/secrets/fairlock_secret"])
+    known = cluster_comes_up(tmp_path, start, environments, hosts, ["/run/secrets/fairlock_secret", "/run/secrets/fairlock_cluster_secret"])
     for name, service in compose["services"].items():
         kind, *health = service["healthcheck"]["test"]
         assert kind == "CMD" and health[0] == "/usr/bin/fairlock"
@@ -113,6 +115,10 @@ def test_the_parts_of_the_kubernetes_file_fit_together():
         assert service["selector"] == labels
         for port in service["ports"]:
             assert ports[port["targetPort"]] == port["port"]
+    (policy,) = of_kind("NetworkPolicy")
+    assert policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert [port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]] == list(ports)
+    assert ["from" in rule for rule in policy["spec"]["ingress"]] == [False, True], "the page is not everybody's to reach"
     headless = services[stateful["spec"]["serviceName"]]
     assert headless["clusterIP"] == "None" and headless["publishNotReadyAddresses"]
     mounted = {mount["name"] for mount in container["volumeMounts"]}
@@ -123,6 +129,11 @@ def test_the_parts_of_the_kubernetes_file_fit_together():
     drain = float(re.search(r"\[default:\s+([\d.]+)\]", shown)[1])
     assert pod["terminationGracePeriodSeconds"] > 2 * drain
     assert "cpu" not in container["resources"]["limits"]
+    # By the figures of docs/operations.md (Sizing), with connections and requests that are parked.
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
+    admitted = 116 * int(env["FAIRLOCK_MAX_KEYS"]) + 90 * int(env["FAIRLOCK_MAX_WAITERS"]) + 1024 * 100_000
+    admitted += (int(env["FAIRLOCK_MAX_UNREAD_TOTAL"].removesuffix("MiB")) + 256) << 20
+    assert container["resources"]["limits"]["memory"] == "2Gi" and admitted < 0.75 * (2 << 30)
 
 
 def test_the_pods_become_a_cluster(tmp_path, start):
@@ -145,7 +156,10 @@ def test_the_pods_become_a_cluster(tmp_path, start):
         hosts[f"{name}.{spec['serviceName']}.default.svc"] = loopback()
     peers = environments["fairlock-0"]["FAIRLOCK_PEERS"].split(",")
     assert peers == [f"{host}:7420" for host in hosts], "every pod is a peer, in the order of their numbers"
-    secrets = ["/run/secrets/fairlock/secret", "/run/secrets/fairlock/admin_secret"]
+    secrets = [f"/run/secrets/fairlock/{name}" for name in ["secret", "cluster_secret", "admin_secret"]]
+    assert [value for name, value in environments["fairlock-0"].items() if name.endswith("SECRET_FILE")] == secrets
+    for command in ["from-file=secret", "from-file=cluster_secret", "from-file=admin_secret"]:
+        assert command in KUBERNETES.read_text()
     known = cluster_comes_up(tmp_path, start, environments, hosts, secrets)
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}

@@ -107,7 +107,7 @@ def test_what_the_image_holds_is_enough_to_serve_and_to_be_healthy(image, start)
     succeed(*inside(image, "/usr/bin/fairlock", "acquire", "k"), env=asked)
     # Its data is in the volume, and it is its user's.
     volume = next(rest for word, rest in instructions if word == "VOLUME").strip('[]"')
-    assert env["FAIRLOCK_DATA_DIR"] == volume
+    assert env["STATE_DIRECTORY"] == volume
     assert (image / volume.strip("/") / "term").stat().st_uid == 10001
     # Names are looked up by what the image holds, too.
     (image / "etc/hosts").write_text(f"{host} here.example\n")

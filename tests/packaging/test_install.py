@@ -115,3 +115,11 @@ def test_shells_complete_commands_and_options(installed, complete):
     # `fairlock` alone is `fairlock serve`.
     assert "--listen" in complete(installed, "fairlock --lis")
     assert not [word for word in complete(installed, "fairlock run") if "guard" in word]
+
+
+def test_who_installs_where_systemd_does_not_look_is_told_how_it_finds_the_unit(tmp_path):
+    env = {"DESTDIR": str(tmp_path), "BINARY": str(BINARY)}
+    assert "systemctl link /opt/fairlock/lib/systemd/system/fairlock.service" in succeed(
+        PACKAGING / "install.sh", "/opt/fairlock", env=env
+    )
+    assert "systemctl link" not in succeed(PACKAGING / "install.sh", "/usr/local", env=env)

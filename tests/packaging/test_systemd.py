@@ -6,7 +6,7 @@ import signal
 import socket
 
 import pytest
-from conftest import BINARY, PACKAGING, loopback, need, run, skip, succeed, wait_for
+from conftest import BINARY, PACKAGING, loopback, need, run, skip, succeed
 
 UNIT = PACKAGING / "systemd/fairlock.service"
 SECRET = PACKAGING / "systemd/secret.conf"
@@ -39,7 +39,7 @@ def test_systemd_reads_the_unit_without_a_word(installed):
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     broken = installed.parent / "broken.service"
-    broken.write_text(installed.read_text().replace("RestartSec=1", "RestartSec=soon"))
+    broken.write_text(installed.read_text().replace("RestartSec=3", "RestartSec=soon"))
     assert run("systemd-analyze", "verify", "--man=no", broken).stderr, "systemd notices what is wrong"
 
 
@@ -63,7 +63,8 @@ def started_as_the_unit_says(tmp_path, start, program):
     sample = PACKAGING.parent / "fairlock.sample.toml"
     (tmp_path / "etc/fairlock.toml").write_text(sample.read_text())
     places = {"%S": str(tmp_path), "%d": str(tmp_path / "etc"), "/etc/fairlock/": f"{tmp_path}/etc/"}
-    env = {}
+    # As systemd does for a unit with a StateDirectory.
+    env = {"STATE_DIRECTORY": f"{tmp_path}/{value('StateDirectory')}"}
     for path in [UNIT, SECRET]:
         for name, text in settings(path):
             if name == "Environment":
@@ -86,7 +87,7 @@ def test_the_unit_starts_the_server_and_is_told_how_far_it_is(tmp_path, start):
     node, env, notify = started_as_the_unit_says(tmp_path, start, [BINARY])
     assert value("Type") == "notify"
     assert notify.recv(100) == b"READY=1"
-    assert any(line.startswith("listening on ") for line in wait_for(lambda: list(node.log), "the first line"))
+    node.wait_until_it_listens()
     client = {"FAIRLOCK_SERVERS": env["FAIRLOCK_LISTEN"]}
     assert run(BINARY, "status", env=client).returncode != 0, "without the secret nobody is answered"
     succeed(BINARY, "status", env=client | {"FAIRLOCK_SECRET_FILE": env["FAIRLOCK_SECRET_FILE"]})
@@ -96,6 +97,18 @@ def test_the_unit_starts_the_server_and_is_told_how_far_it_is(tmp_path, start):
     node.process.send_signal(signal.SIGTERM)
     assert notify.recv(100) == b"STOPPING=1"
     assert node.process.wait(30) == 0
+
+
+def test_the_settings_file_has_the_last_word():
+    """What the unit says in its environment would beat what operators are told to edit."""
+    assert not [text for name, text in settings(UNIT) if name == "Environment"]
+
+
+def test_what_may_be_there_later_is_tried_again_for_ever():
+    assert value("StartLimitIntervalSec") == "0"
+    done = run(BINARY, "serve", "--ephemeral", "--listen", "no-such-host.invalid:7420")
+    assert done.returncode == 1 and "no-such-host.invalid" in done.stderr, "a name that is not known yet"
+    assert value("Restart") == "on-failure"
 
 
 def test_wrong_settings_end_the_service_for_good(tmp_path):
