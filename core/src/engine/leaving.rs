@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// Ends the requests that wait on a connection for keys that are not `allowed`, with a refusal each. Returns how many
-    /// requests it has looked at: all that wait on the connection, of which it has only so many.
+    /// requests it has looked at: at least all that wait on the connection, of which it has only so many.
     pub fn refuse_waiting_for(
         &mut self,
         now: Time,
@@ -49,11 +49,23 @@ impl Engine {
             let claim = std::mem::replace(&mut next, behind);
             looked_at += 1;
             let lock = self.claims[claim].lock;
-            if !allowed(self.locks[lock].key.as_ref()) {
-                self.refuse_one(now, connection, claim, refusal);
+            if allowed(self.locks[lock].key.as_ref()) {
+                continue;
+            }
+            self.refuse_one(now, connection, claim, refusal);
+            // Whoever goes may be followed by others of its queue. Where the next one here was among them, there is no way on
+            // from it.
+            if next != NIL && !self.waits_on(connection, next) {
+                next = self
+                    .speaker(connection)
+                    .map_or(NIL, |speaker| speaker.waiting);
             }
         }
         looked_at
+    }
+
+    fn waits_on(&mut self, speaker: ConnectionId, claim: u32) -> bool {
+        matches!(self.stage_mut(claim), Some(Stage::Attached { connection, .. }) if *connection == speaker.index)
     }
 
     /// Ends one request that waits on a connection.

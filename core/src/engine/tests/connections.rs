@@ -242,6 +242,37 @@ fn who_may_not_lock_a_key_any_more_waits_for_it_no_longer_and_for_others_as_befo
     }
 }
 
+/// Goal: all forbidden requests go, even where one that goes takes others with it. Method: a queue that no token is left for,
+/// so that each who leaves it lets two more be refused; and requests for another key before and behind it.
+#[test]
+fn none_waits_on_for_a_key_that_may_not_be_locked_where_others_of_its_queue_go_meanwhile() {
+    let mut rig = few_at_once();
+    let (one, two) = (rig.client("one"), rig.client("two"));
+    let last = rig.hold(one, "a");
+    rig.hold(one, "z");
+    rig.queue(two, "z", first(1));
+    (2..12).for_each(|tag| rig.queue(two, "a", first(tag)));
+    rig.queue(two, "z", first(12));
+    let term = rig.engine.open_term(2, 0, (1 << 28) - 2);
+    term.expect("a higher term");
+    rig.hold(one, "b");
+    assert!(rig.release("a", last));
+    assert_eq!(
+        rig.engine.stats().waiting,
+        10,
+        "two could be refused at once"
+    );
+    let (engine, now) = (&mut rig.engine, rig.now);
+    engine.refuse_waiting_for(now, two, Refusal::Denied, |_| false);
+    engine.check_invariants();
+    assert_eq!(rig.engine.stats().waiting, 0);
+    let refused = rig
+        .told()
+        .into_iter()
+        .filter(|told| *told == Told::Refused(two));
+    assert_eq!(refused.count(), 12);
+}
+
 #[test]
 fn replies_that_prove_undelivered_late_are_taken_back_too() {
     let mut rig = Rig::new();
