@@ -60,8 +60,6 @@ pub(crate) enum Greeting {
     Introduced,
     /// It named an id, and so has promised to say something every ten seconds.
     Identified,
-    /// What it has said does not count any more: it is let go.
-    Dismissed,
 }
 
 impl Greeting {

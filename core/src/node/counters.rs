@@ -26,6 +26,8 @@ pub struct Counters {
     pub parked: u64,
     /// Connections closed for a missing or wrong secret.
     pub not_admitted: u64,
+    /// Connections closed because their users are gone, or have another secret.
+    pub users_gone: u64,
     /// Connections closed because there was no TLS, or the wrong one, where there should have been, or the reverse.
     pub not_secured: u64,
     /// How often something could not be written to the journal.

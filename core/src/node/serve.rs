@@ -166,15 +166,9 @@ impl Node {
                 }
                 continue;
             }
-            match connection.greeting {
+            if connection.greeting == Greeting::Checking {
                 // Whoever has the verdict wakes it.
-                Greeting::Checking => return Step::Wait,
-                Greeting::Dismissed => {
-                    // Who it was may not have the rest of a list any more.
-                    connection.listing = None;
-                    return self.dismiss(now(), id, true);
-                }
-                _ => {}
+                return Step::Wait;
             }
             if connection.listing.is_some() {
                 let now = now();

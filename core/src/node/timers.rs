@@ -205,8 +205,8 @@ impl Node {
         };
         match connection.greeting {
             Greeting::Anonymous | Greeting::Introduced => {}
-            // Its answer, or its end, is on the way.
-            Greeting::Checking | Greeting::Unproven | Greeting::Dismissed => {}
+            // Its answer is on the way.
+            Greeting::Checking | Greeting::Unproven => {}
             // Checked while it is awaited only where a secret is asked for, once its time is over.
             Greeting::Awaited if connection.stream.peek() == Peek::Something => {
                 // It may be the hello that the node, and not the client, has been too slow for.

@@ -6,6 +6,7 @@ use crate::raw::{LIMIT, Peer, until};
 use fairlock::Server;
 use fairlock::node::{Limit, hash_secret};
 use fairlock::protocol::Code;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -381,6 +382,41 @@ fn who_would_not_be_let_in_any_more_is_let_go_and_loses_its_places_but_not_its_l
     );
     let token = &peers[0].2;
     assert_eq!(a.ask(&format!("R of-a {token}")), "R of-a ok");
+}
+
+/// Goal: not to read is no way to stay. Method: a client that waits for a key, has asked for more than its socket takes and reads
+/// nothing of it, while its user is removed and the key becomes free.
+#[test]
+fn a_user_that_is_removed_and_does_not_read_loses_its_place_and_is_granted_nothing() {
+    let root = user("root", "\"\"", "\"lock\", \"inspect\"");
+    let gone = user("gone", "\"\"", "\"lock\", \"inspect\"");
+    let file = File::new("unread", &(gone + &root));
+    let server = file.server(None);
+    let mut root_peer = hello(&server, "root", '3');
+    let token = root_peer.acquire("A k 30 -");
+    let mut gone = Peer::connect(server.address());
+    assert!(gone.ask("H 1 auth=gone:of-gone").starts_with("H 1 "));
+    gone.say("A k 30 0");
+    let waiting = |count: &'static str| move |reply: &str| reply.split(' ').nth(5) == Some(count);
+    until(&mut root_peer, "I k", waiting("1"));
+    let lines = "S\n".repeat(1 << 10);
+    gone.socket().set_nonblocking(true).expect("an option");
+    let mut full = 0;
+    while full < 100 {
+        // It is read only while it takes its replies, so in the end its own socket takes nothing any more.
+        full = match gone.socket().write(lines.as_bytes()) {
+            Ok(count) if count > 0 => 0,
+            _ => full + 1,
+        };
+        root_peer.hear_nothing();
+    }
+    file.write(&root);
+    server.reload();
+    until(&mut root_peer, "I k", waiting("0"));
+    assert_eq!(root_peer.ask(&format!("R k {token}")), "R k ok");
+    assert_eq!(root_peer.ask("I k"), "I k free 0");
+    let node = server.view().snapshot().expect("it runs");
+    assert_eq!(node.counters.users_gone, 1);
 }
 
 #[test]

@@ -319,6 +319,7 @@ impl Numbers {
             ("no_hello", counters.limit(Limit::HelloTimeout)),
             ("too_long", counters.too_long),
             ("not_admitted", counters.not_admitted),
+            ("user_gone", counters.users_gone),
             ("not_secured", counters.not_secured),
             ("handshake", counters.limit(Limit::Handshakes)),
         ];

@@ -3,7 +3,8 @@
 
 use super::{Right, UsersFile, file};
 use crate::engine::{ConnectionId, Refusal, Time};
-use crate::node::connection::Greeting;
+use crate::node::connection::Connection;
+use crate::node::farewell;
 use crate::node::state::{Node, Shared, now};
 use crate::protocol::{Code, KeyRef, Reply};
 use crate::stamps::Stamps;
@@ -87,9 +88,12 @@ impl UsersFile {
         while !left.is_empty() {
             let done = node.lock().renew_users(left, &mut changes);
             left = &left[done..];
+            for connection in changes.parted.drain(..) {
+                tokio::spawn(farewell::farewell(node.clone(), connection, true));
+            }
             tokio::task::yield_now().await;
         }
-        let Changes { rights, gone } = changes;
+        let Changes { rights, gone, .. } = changes;
         tracing::info!(
             "the users have been read again: {count}; connections with other rights from now on: {rights}; connections closed because their \
              users are gone or have another secret: {gone}"
@@ -104,13 +108,17 @@ struct Changes {
     rights: usize,
     /// What they said in their hello does not let them in any more.
     gone: usize,
+    /// Those of them that are no part of the node any more, and are still to be told.
+    #[expect(clippy::vec_box, reason = "each keeps the box that it had in the node")]
+    parted: Vec<Box<Connection>>,
 }
 
 impl Node {
     /// Gives connections whose users have changed what the file says now. Who would not be let in any more with what it
-    /// has said is let go; a client comes back at once, and keeps its locks. Everybody else stays, and so does what waits on
-    /// the connection, but for keys that may not be locked any more. Does a bounded part, and returns how many connections it
-    /// has seen to.
+    /// has said is no part of the node from this step on, whether it reads or not: nothing is granted to it, and nothing that it
+    /// has asked for is done. Its client comes back at once, if it may, and keeps its locks. Everybody else stays, and so does
+    /// what waits on the connection, but for keys that may not be locked any more. Does a bounded part, and returns how many
+    /// connections it has seen to.
     fn renew_users(&mut self, ids: &[ConnectionId], changes: &mut Changes) -> usize {
         let now = now();
         let (mut done, mut work) = (0, 0);
@@ -133,8 +141,8 @@ impl Node {
         };
         let present = self.users.as_ref().and_then(|users| users.present(old));
         let Some(user) = present else {
-            self.dismiss_user(id);
             changes.gone += 1;
+            changes.parted.extend(self.part_with_user(now, id));
             return 0;
         };
         changes.rights += 1;
@@ -151,11 +159,13 @@ impl Node {
         looked_at
     }
 
-    fn dismiss_user(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.greeting = Greeting::Dismissed;
-            connection.wake();
-        }
+    /// Takes the connection of a user out of the node that is none any more, with all that it was still to be answered. What was
+    /// answered before may still be read.
+    fn part_with_user(&mut self, now: Time, id: ConnectionId) -> Option<Box<Connection>> {
+        self.counters.users_gone += 1;
+        let mut connection = self.disconnect(now, id, &[])?;
+        connection.listing = None;
+        connection.unhandled = Vec::new();
         let reply = Reply::Refused {
             operation: None,
             key: b"-",
@@ -163,6 +173,8 @@ impl Node {
             tag: None,
             text: "the users of this server have changed: say hello again",
         };
-        self.tell(id, &reply);
+        self.counters.note(&reply);
+        reply.encode(connection.outbox.lines(&mut self.spare));
+        Some(connection)
     }
 }
