@@ -9,7 +9,7 @@ use super::state::{Node, Shared, now};
 use super::stream::Stream;
 use super::tls;
 use crate::engine::Time;
-use crate::protocol::{Code, Reply, limits};
+use crate::protocol::{Code, Reply, Split, limits, split};
 use crate::tls::Acceptor;
 use std::future::poll_fn;
 use std::io;
@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// How long to wait before the system is asked again for what it did not have.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a connection beyond the limit may take to show that it is a peer's.
+/// How long a connection beyond the limit may take to prove that it is a peer's.
 const SORT_OUT: Duration = Duration::from_millis(200);
 /// How many may do that at once.
 pub(crate) const SORTED_OUT_AT_ONCE: u32 = 64;
@@ -94,7 +94,7 @@ fn take_secured(node: &Shared, acceptor: &Arc<Acceptor>, socket: TcpStream, addr
 }
 
 /// Says why, and closes; but a peer is let in however many clients there are. Which of the two it is shows with the
-/// first bytes.
+/// first line, all of it: whoever is taken here becomes the only link of its peer, and so never holds a client's place.
 fn turn_away(
     node: &Shared,
     socket: TcpStream,
@@ -109,29 +109,38 @@ fn turn_away(
     let node = node.clone();
     tokio::spawn(async move {
         let mut stream = None;
+        let mut why = (Code::Busy, format!("max_connections is reached: {most}"));
         if let Some(entry) = entry {
             let begin = tokio::select! {
                 begin = async {
                     let opened = stream.insert(open(&node, socket, address, acceptor).await?);
-                    first_bytes(opened).await
+                    first_line(opened).await
                 } => begin,
                 () = entry.pushed_out.notified() => None,
             };
             node.lock().sorting_out.leave(&entry);
-            if let Some(begin) = begin
-                && crate::cluster::opens_link(&begin)
-                && let Some(stream) = stream
-            {
-                return take(&node, stream, begin);
-            }
-            if !node.lock().may_turn_away() {
+            let may_say_why = match link_of(&node, address, begin.as_deref().unwrap_or_default()) {
+                None => node.lock().may_turn_away(),
+                Some(Err(refusal)) => {
+                    why = refusal;
+                    node.lock().may_say_why()
+                }
+                Some(Ok(())) => {
+                    if let (Some(stream), Some(begin)) = (stream, begin) {
+                        take(&node, stream, begin);
+                    }
+                    return;
+                }
+            };
+            if !may_say_why {
                 return;
             }
         } else {
             stream = open(&node, socket, address, acceptor).await;
         }
         if let Some(stream) = stream {
-            say_busy(&node, stream, most).await;
+            let (code, text) = why;
+            say_why(&node, stream, code, &text).await;
         }
         node.lock().turning_away -= 1;
     });
@@ -149,24 +158,45 @@ async fn open(
     }
 }
 
-/// What a connection beyond the limit says first, if it says it soon.
-async fn first_bytes(stream: &mut Stream) -> Option<Vec<u8>> {
+/// What a connection beyond the limit says first, if it says it soon: of a line that may open a link all, of others enough.
+async fn first_line(stream: &mut Stream) -> Option<Vec<u8>> {
     let mut begin = vec![0; limits::LINE_BYTES];
-    let read = poll_fn(|cx| stream.poll_read(cx, &mut begin));
-    let count = tokio::time::timeout(SORT_OUT, read).await.ok()?.ok()?;
+    let mut count = 0;
+    let read = async {
+        while count < begin.len() {
+            let more = poll_fn(|cx| stream.poll_read(cx, &mut begin[count..])).await?;
+            count += more;
+            let said = &begin[..count];
+            let may_open_link = crate::cluster::opens_link(said) || said == b"J";
+            if more == 0 || !may_open_link || memchr::memchr(b'\n', said).is_some() {
+                break;
+            }
+        }
+        io::Result::Ok(())
+    };
+    tokio::time::timeout(SORT_OUT, read).await.ok()?.ok()?;
     begin.truncate(count);
     Some(begin)
 }
 
-async fn say_busy(node: &Shared, stream: Stream, most: u32) {
+/// Whether this begins with the line that opens a link, and if so whether the link may be opened.
+fn link_of(node: &Shared, address: SocketAddr, begin: &[u8]) -> Option<Result<(), (Code, String)>> {
+    match split(begin) {
+        Split::Line { line, .. } if crate::cluster::opens_link(line) => {
+            Some(node.lock().check_link(address, line))
+        }
+        _ => None,
+    }
+}
+
+async fn say_why(node: &Shared, stream: Stream, code: Code, text: &str) {
     let mut line = Vec::new();
-    let text = format!("max_connections is reached: {most}");
     Reply::Refused {
         operation: None,
         key: b"-",
-        code: Code::Busy.as_str(),
+        code: code.as_str(),
         tag: None,
-        text: &text,
+        text,
     }
     .encode(&mut line);
     let mut connection = Connection::new(stream, now());
@@ -225,6 +255,10 @@ impl Node {
 
     fn may_turn_away(&mut self) -> bool {
         self.counters.reached(Limit::Connections);
+        self.may_say_why()
+    }
+
+    fn may_say_why(&mut self) -> bool {
         let may = self.turning_away < TURNED_AWAY_AT_ONCE;
         self.turning_away += u32::from(may);
         may

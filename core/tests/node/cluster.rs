@@ -4,7 +4,7 @@
 use crate::raw::{LIMIT, Peer, token};
 use fairlock::node::{Secret, Settings};
 use fairlock::{Client, FollowMoves, Role, Server};
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -401,6 +401,55 @@ fn a_peer_is_let_in_however_many_silent_clients_there_are_beyond_the_limit() {
         println!("let in after {:?}", begin.elapsed());
         drop(silent);
     }
+}
+
+/// Goal: beyond the limit only who proves to be a peer is taken. Method: connections that begin like a peer's and stop there,
+/// one with a wrong secret, and one with the right one, whose line comes in two parts.
+#[test]
+fn beyond_the_limit_nobody_is_let_in_who_only_begins_like_a_peer() {
+    let mut cluster = Cluster::planned(2);
+    cluster.bring_up(0, |settings| {
+        settings.max_connections = 2;
+        settings.cluster_secret = Some(Secret::new("open sesame"));
+    });
+    let address = cluster.addresses[0];
+    let mut inside: Vec<Peer> = (0..2).map(|_| Peer::connect(address)).collect();
+    inside.iter_mut().for_each(Peer::hear_nothing);
+    let connect = |begin: &str| {
+        let mut peer = Peer::connect(address);
+        peer.send(begin.as_bytes());
+        peer
+    };
+    let begun: Vec<Peer> = (0..20).map(|_| connect("J ")).collect();
+    for peer in begun {
+        let mut heard = String::new();
+        match peer.socket().read_to_string(&mut heard) {
+            Ok(_) => assert!(
+                heard.is_empty() || heard.starts_with("E ? - busy "),
+                "{heard}"
+            ),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+    }
+    assert!(inside[0].ask("S").contains(" connections=2 "));
+    let greeting = format!(
+        "J 1 node={} list={} public=a:1 secret=",
+        cluster.addresses[1],
+        cluster.list()
+    );
+    // The time for a line is short, and the machine may be busy.
+    let eventually = |rest: &str, wanted: &str| {
+        (0..20).any(|_| {
+            let mut peer = connect(&greeting);
+            peer.ask(rest) == wanted
+        })
+    };
+    assert!(eventually(
+        "wrong",
+        "E ? - auth wrong or missing cluster secret"
+    ));
+    assert!(eventually("open%20sesame", "J 1 ok"));
+    inside.iter_mut().for_each(Peer::hear_nothing);
 }
 
 #[test]

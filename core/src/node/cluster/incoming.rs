@@ -4,7 +4,7 @@
 //! the one the link belongs to; what cannot be read ends the link.
 
 use super::{Incoming, Node, Shared, Slot};
-use crate::cluster::{Event, Greeting, GreetingError, Unit, split_frame};
+use crate::cluster::{Event, Greeting, GreetingError, Members, Unit, split_frame};
 use crate::engine::ConnectionId;
 use crate::node::answer::Flow;
 use crate::node::log::now_and_then;
@@ -14,6 +14,7 @@ use crate::node::stream::Stream;
 use crate::protocol::{Code, Reply};
 use std::fmt;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The place of a link among those from one peer.
@@ -37,8 +38,10 @@ impl Node {
                 Flow::Link(id)
             }
             Err(refusal) => {
-                self.counters.not_admitted += 1;
-                self.complain_of_link(id, &refusal.text);
+                if let Some(connection) = self.connections.get_mut(id) {
+                    let address = connection.stream.peer_address();
+                    self.complain_of_link(address, &refusal.text);
+                }
                 self.answer(&Reply::Refused {
                     operation: None,
                     key: b"-",
@@ -51,7 +54,21 @@ impl Node {
         }
     }
 
-    fn greet(&mut self, line: &[u8]) -> Result<LinkId, Refusal> {
+    /// Whether this first line of a connection that is not taken yet would make it a link, and if not why.
+    pub(crate) fn check_link(
+        &mut self,
+        address: SocketAddr,
+        line: &[u8],
+    ) -> Result<(), (Code, String)> {
+        let checked = self.check_greeting(line).map(|_| ());
+        checked.map_err(|refusal| {
+            self.complain_of_link(address, &refusal.text);
+            (refusal.code, refusal.text)
+        })
+    }
+
+    /// Who wants to make a link, if it may: the greeting, and the other node's list.
+    fn check_greeting<'a>(&mut self, line: &'a [u8]) -> Result<(Greeting<'a>, Members), Refusal> {
         let Some(cluster) = &mut self.cluster else {
             return Err(Refusal {
                 code: Code::Syntax,
@@ -71,14 +88,22 @@ impl Node {
             });
         }
         let members = greeting.members(cluster.member.members())?;
+        if cluster.peer_mut(members.own()).is_none() {
+            return Err(not_a_peer(greeting.node));
+        }
+        Ok((greeting, members))
+    }
+
+    fn greet(&mut self, line: &[u8]) -> Result<LinkId, Refusal> {
+        let (greeting, members) = self.check_greeting(line)?;
+        let Some(cluster) = &mut self.cluster else {
+            return Err(not_a_peer(greeting.node));
+        };
         let slot = members.own();
         let number = cluster.new_link();
         let own = cluster.member.members().field();
         let Some(peer) = cluster.peer_mut(slot) else {
-            return Err(Refusal {
-                code: Code::Syntax,
-                text: format!("{} is not a peer of this node", greeting.node),
-            });
+            return Err(not_a_peer(greeting.node));
         };
         if members.field() != own && peer.incoming.is_none() {
             let (node, list) = (greeting.node, greeting.list);
@@ -101,11 +126,9 @@ impl Node {
     }
 
     /// Says that a link was refused; who was refused tries again and again.
-    fn complain_of_link(&mut self, id: ConnectionId, text: &str) {
-        if let Some(connection) = self.connections.get_mut(id) {
-            let address = connection.stream.peer_address();
-            now_and_then!(error, "refused a link from {address}: {text}");
-        }
+    fn complain_of_link(&mut self, address: SocketAddr, text: &str) {
+        self.counters.not_admitted += 1;
+        now_and_then!(error, "refused a link from {address}: {text}");
     }
 
     /// Whether this is the link that its peer speaks over now. Remembers the task that reads it.
@@ -189,6 +212,13 @@ impl Node {
 struct Refusal {
     code: Code,
     text: String,
+}
+
+fn not_a_peer(node: &str) -> Refusal {
+    Refusal {
+        code: Code::Syntax,
+        text: format!("{node} is not a peer of this node"),
+    }
 }
 
 impl From<GreetingError> for Refusal {
