@@ -154,7 +154,7 @@ impl Prepared {
             .members
             .as_ref()
             .map_or(0, |members| members.others().count());
-        let most = descriptors::connections_allowed(self.settings.max_connections, peers);
+        let most = descriptors::connections_allowed(&self.settings, peers);
         let name = match &self.settings.advertise {
             Some(address) => Some(address.clone()),
             None if self.settings.node.is_some() => self.settings.node.clone(),
