@@ -114,10 +114,11 @@ impl Connection {
         line
     }
 
-    /// How many bytes of requests are kept that are not answered yet.
+    /// How many bytes of requests are kept that are not answered yet, those included that TLS holds for it.
     pub(crate) fn unanswered(&self) -> usize {
         let handed_back = self.handed_back.as_ref();
-        self.unhandled.len() + handed_back.map_or(0, |handed_back| handed_back.bytes)
+        let handed_back = handed_back.map_or(0, |handed_back| handed_back.bytes);
+        self.unhandled.len() + self.stream.held_plain() + handed_back
     }
 
     /// Lets the connection's task look at it again.

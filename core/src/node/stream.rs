@@ -99,6 +99,13 @@ impl Stream {
         }
     }
 
+    /// How many bytes have been taken from the socket and not been read yet.
+    pub(crate) fn held_plain(&self) -> usize {
+        self.channel
+            .as_ref()
+            .map_or(0, |channel| channel.plain_bytes())
+    }
+
     /// Waits until the socket takes bytes again.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_write_ready(cx)

@@ -2,8 +2,10 @@
 //! answered before they read. One client may leave `max_unread`, and all together `max_unread_total`.
 //!
 //! The bound for all is kept without a look at every connection. While more than half of it is in use, whoever leaves more
-//! than an equal share of that half is cut off when it grows. Those that were larger before do not grow any more and were
-//! at most half together; the others are at most the other half.
+//! than an equal share of that half is cut off when it grows. Shares become smaller as more clients come, so that alone is no
+//! bound. While more than three quarters are in use, whoever grows beyond what each of `max_connections` may have of the last
+//! quarter is cut off: those that had more before do not grow any more and are at most three quarters together, the others
+//! are at most the last one.
 
 use super::connection::Connection;
 use super::settings::Settings;
@@ -14,6 +16,8 @@ pub(crate) struct Unread {
     total: u64,
     most_each: u64,
     most: u64,
+    /// What each may leave when hardly anything is left for all.
+    least: u64,
 }
 
 /// Whether a client may go on not reading.
@@ -32,6 +36,7 @@ impl Unread {
             total: 0,
             most_each: settings.max_unread.0,
             most: settings.max_unread_total.0,
+            least: settings.max_unread_total.0 / 4 / u64::from(settings.max_connections.max(1)),
         }
     }
 
@@ -49,10 +54,13 @@ impl Unread {
 
     fn judge(&self, unread: u64, kept: u64, open: u32) -> Load {
         let half = self.most / 2;
-        if unread > self.most_each {
-            Load::TooMuch
-        } else if self.total > half && kept > half / u64::from(open.max(1)) {
+        let beyond_half = self.total > half && kept > half / u64::from(open.max(1));
+        let in_last_quarter = self.total > self.most - self.most / 4 && kept > self.least;
+        // First, because of its own replies a client may leave too much.
+        if beyond_half || in_last_quarter {
             Load::MoreThanItsShare
+        } else if unread > self.most_each {
+            Load::TooMuch
         } else {
             Load::Fine
         }
@@ -71,7 +79,8 @@ mod tests {
 
     fn with(total: u64) -> Unread {
         let settings = Settings {
-            max_unread: Bytes(500),
+            max_unread: Bytes(400),
+            max_connections: 10,
             max_unread_total: Bytes(1000),
             ..Settings::default()
         };
@@ -83,8 +92,8 @@ mod tests {
 
     #[test]
     fn one_client_may_leave_its_limit_and_not_a_byte_more() {
-        assert_eq!(with(500).judge(500, 500, 1), Load::Fine);
-        assert_eq!(with(501).judge(501, 501, 1), Load::TooMuch);
+        assert_eq!(with(400).judge(400, 400, 1), Load::Fine);
+        assert_eq!(with(401).judge(401, 401, 1), Load::TooMuch);
     }
 
     #[test]
@@ -94,5 +103,36 @@ mod tests {
         assert_eq!(with(501).judge(50, 50, 10), Load::Fine);
         assert_eq!(with(501).judge(51, 51, 10), Load::MoreThanItsShare);
         assert_eq!(with(501).judge(50, 51, 10), Load::MoreThanItsShare);
+    }
+
+    #[test]
+    fn who_leaves_more_than_its_share_of_all_has_no_excuse_in_its_own_limit() {
+        assert_eq!(with(600).judge(450, 450, 10), Load::MoreThanItsShare);
+    }
+
+    /// Method: each comes when those before have taken what they could, and takes all that does not get it cut off.
+    #[test]
+    fn all_together_never_leave_more_than_there_may_be_however_they_come() {
+        let settings = Settings {
+            max_unread: Bytes(1 << 20),
+            max_unread_total: Bytes(1 << 20),
+            max_connections: 1000,
+            ..Settings::default()
+        };
+        let step = 64;
+        let mut unread = Unread::new(&settings);
+        for open in 1..=1000 {
+            let mut kept = 0;
+            loop {
+                unread.total += step;
+                assert!(unread.total <= (1 << 20) + step);
+                if unread.judge(kept + step, kept + step, open) != Load::Fine {
+                    break;
+                }
+                kept += step;
+            }
+            unread.total -= step;
+        }
+        assert!(unread.total > 3 << 18, "they did what they could");
     }
 }

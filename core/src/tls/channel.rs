@@ -99,6 +99,12 @@ impl Channel {
         !self.plain.is_empty()
     }
 
+    /// How many decrypted bytes wait to be taken.
+    #[must_use]
+    pub fn plain_bytes(&self) -> usize {
+        self.plain.len()
+    }
+
     /// Gives decrypted bytes that wait to be taken.
     pub fn take_plain(&mut self, buffer: &mut [u8]) -> usize {
         let count = self.plain.len().min(buffer.len());
@@ -378,6 +384,7 @@ pub(super) mod tests {
                     let count = server.take(room, count, &mut buffer).expect("good records");
                     heard.extend_from_slice(&buffer[..count]);
                     while server.holds_plain() {
+                        assert!(server.plain_bytes() > 0);
                         let count = server.take_plain(&mut buffer);
                         heard.extend_from_slice(&buffer[..count]);
                     }
