@@ -13,10 +13,10 @@ use crate::tls::{
     Acceptor, Channel, ClientFiles, Clients, Connector, ConnectorError, FileError, Progress,
     ServerFiles, with_room,
 };
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -149,28 +149,34 @@ async fn open(
         Ok(_) => {}
     }
     let mut channel = Box::new(acceptor.channel().map_err(Unopened::Failed)?);
-    in_turn(node, handshake(&mut channel, socket))
+    in_turns(node, &mut channel, socket)
         .await
         .map_err(|error| Unopened::Failed(error.to_string()))?;
     Ok(channel)
 }
 
-/// Does a handshake so that others have their turn between its costly step, which is the first, and that of the next one:
-/// a thousand clients that come in the same moment would hold up everybody for half a second.
-async fn in_turn(node: &Shared, handshake: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    let mut handshake = pin!(handshake);
+/// Does a handshake so that others have their turn between a costly step of it and that of the next one: a thousand clients
+/// that come in the same moment would hold up everybody for half a second. Which step is costly the client decides, with
+/// where it cuts what it sends; so each has its turn.
+async fn in_turns(node: &Shared, channel: &mut Channel, socket: &TcpStream) -> io::Result<()> {
     let turns = node.lock().handshaking.clone();
-    let turn = turns.acquire().await;
-    let first = poll_fn(|cx| Poll::Ready(handshake.as_mut().poll(cx))).await;
-    tokio::task::yield_now().await;
-    drop(turn);
-    match first {
-        Poll::Ready(done) => done,
-        Poll::Pending => handshake.await,
+    loop {
+        let turn = turns.acquire().await;
+        let progress = channel.handshake(
+            |buffer| socket.try_read(buffer),
+            |records| socket.try_write(records),
+        );
+        tokio::task::yield_now().await;
+        drop(turn);
+        match progress? {
+            Progress::Done => return Ok(()),
+            Progress::Reads => socket.readable().await?,
+            Progress::Writes => socket.writable().await?,
+        }
     }
 }
 
-/// Does a handshake, of either side. Its time is limited by the caller.
+/// Does a handshake without waiting for a turn. Its time is limited by the caller.
 pub(crate) async fn handshake(channel: &mut Channel, socket: &mut TcpStream) -> io::Result<()> {
     poll_fn(|cx| {
         loop {
@@ -281,5 +287,93 @@ impl Node {
             let why = "it speaks TLS, and this port does not (tls_cert, tls_key)";
             say(address, why);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::engine_settings;
+    use super::super::terms::Terms;
+    use super::*;
+    use crate::engine::Engine;
+    use rcgen::{CertificateParams, KeyPair};
+    use std::io::{Read, Write};
+    use tokio::net::TcpListener;
+
+    /// An acceptor, and how a client begins that trusts it.
+    fn world() -> (Acceptor, Vec<u8>) {
+        let folder = std::env::temp_dir().join(format!("fairlock-turns-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let [certificate, key] = ["cert", "key"].map(|name| folder.join(name));
+        let own = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let pem = params.self_signed(&own).expect("a certificate").pem();
+        std::fs::write(&certificate, pem).expect("written");
+        std::fs::write(&key, own.serialize_pem()).expect("written");
+        let files = ServerFiles {
+            certificate: certificate.clone(),
+            key,
+            clients: None,
+        };
+        let acceptor = Acceptor::new(files).expect("an identity");
+        let files = ClientFiles {
+            authorities: Some(certificate),
+            identity: None,
+        };
+        let connector = Connector::new(files, None).expect("a CA");
+        let _ = std::fs::remove_dir_all(&folder);
+        let mut hello = Vec::new();
+        let mut client = connector.channel("localhost:1").expect("a channel");
+        let nothing = |_: &mut [u8]| Err(io::ErrorKind::WouldBlock.into());
+        let begun = client.handshake(nothing, |records| {
+            hello.extend_from_slice(records);
+            Ok(records.len())
+        });
+        begun.expect("it begins");
+        (acceptor, hello)
+    }
+
+    async fn until_read(socket: &std::net::TcpStream) {
+        while socket.peek(&mut [0]).is_ok() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Goal: the costly step has its turn wherever a client cuts its hello. Method: a hello in two parts, and a turn that is
+    /// somebody else's when the second one comes.
+    #[test]
+    fn a_handshake_goes_on_in_its_turn_only() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let (acceptor, hello) = world();
+            let settings = Settings::default();
+            let engine = Engine::new(engine_settings(&settings), 1);
+            let node = Shared::new(Node::new(settings, None, engine, Terms::new(None, 1)));
+            let turns = node.lock().handshaking.clone();
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("bound");
+            let mut client = std::net::TcpStream::connect(address).expect("it listens");
+            let (socket, address) = listener.accept().await.expect("a client");
+            let socket = socket.into_std().expect("a socket");
+            let seen = socket.try_clone().expect("a descriptor");
+            let socket = TcpStream::from_std(socket).expect("a socket");
+            let (first, second) = hello.split_at(hello.len() / 2);
+            client.write_all(first).expect("it lives");
+            tokio::spawn(async move { accept(&node, &acceptor, socket, address).await });
+            until_read(&seen).await;
+            let turn = turns.acquire().await.expect("it is never closed");
+            client.write_all(second).expect("it lives");
+            for _ in 0..10_000 {
+                tokio::task::yield_now().await;
+            }
+            assert!(seen.peek(&mut [0]).is_ok(), "it is not its turn");
+            drop(turn);
+            until_read(&seen).await;
+            let mut answer = [0];
+            client.read_exact(&mut answer).expect("it answers");
+            assert_eq!(answer[0], HANDSHAKE_RECORD[0]);
+        });
     }
 }
