@@ -53,11 +53,21 @@ pub(crate) struct Given {
     values: Vec<Value>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Value {
     name: &'static str,
+    /// May be a secret, so nothing shows it.
     text: String,
     place: Place,
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Value")
+            .field("name", &self.name)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
 }
 
 fn option(name: &str) -> String {
@@ -434,6 +444,16 @@ mod tests {
             text: text.to_owned(),
             place,
         }
+    }
+
+    #[test]
+    fn what_is_given_shows_no_secret() {
+        let value = at(Place::Environment, "secret", "open sesame");
+        let shown = format!("{value:?}");
+        assert!(
+            shown.contains("secret") && !shown.contains("sesame"),
+            "{shown}"
+        );
     }
 
     #[test]
