@@ -12,6 +12,7 @@ use crate::node::log::now_and_then;
 use crate::node::settings::Secret;
 use crate::node::state::{Node, Shared};
 use crate::protocol::Hello;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -19,6 +20,8 @@ use tokio::sync::Notify;
 const LANES: usize = 2;
 /// How many may wait for that: as many as are done in the time that a client waits for its answer.
 pub(super) const MOST_CHECKS: usize = 256;
+/// How many of them may be for hellos from one place, so that a stranger with wrong secrets leaves places for others.
+pub(super) const MOST_CHECKS_OF_ONE: usize = MOST_CHECKS / 4;
 /// How many connections may wait for them.
 pub(super) const MOST_WAITING: usize = 4096;
 
@@ -52,6 +55,8 @@ struct Check {
     user: Option<Arc<User>>,
     /// Of the users when it was asked for.
     edition: u64,
+    /// Where the hello came from that it was first asked for.
+    from: IpAddr,
     begun: bool,
     connections: Vec<ConnectionId>,
 }
@@ -64,11 +69,18 @@ impl Checks {
         Some((check.said, check.secret.clone(), check.hash.clone()))
     }
 
-    fn add(&mut self, id: ConnectionId, said: Digest, check: impl FnOnce() -> Check) -> Admission {
+    fn add(
+        &mut self,
+        id: ConnectionId,
+        from: IpAddr,
+        said: Digest,
+        check: impl FnOnce() -> Check,
+    ) -> Admission {
         if self.waiting >= MOST_WAITING {
             return Admission::Busy;
         }
-        let full = self.under_way.len() >= MOST_CHECKS;
+        let own = self.under_way.iter().filter(|check| check.from == from);
+        let full = self.under_way.len() >= MOST_CHECKS || own.count() >= MOST_CHECKS_OF_ONE;
         match self.under_way.iter_mut().find(|check| check.said == said) {
             Some(check) => check.connections.push(id),
             None if full => return Admission::Busy,
@@ -94,7 +106,13 @@ impl Checks {
 
 impl Users {
     /// Who says this; `unproven` if a check has found it wrong.
-    pub(super) fn admit(&mut self, id: ConnectionId, text: &[u8], unproven: bool) -> Admission {
+    pub(super) fn admit(
+        &mut self,
+        id: ConnectionId,
+        address: IpAddr,
+        text: &[u8],
+        unproven: bool,
+    ) -> Admission {
         let said = self.digests.of(&[text]);
         if let Some(user) = self.known.get(&said) {
             return Admission::As(Some(user.clone()));
@@ -112,12 +130,14 @@ impl Users {
             None => (None, decoy.clone()),
         };
         let edition = self.edition;
-        self.checks.add(id, said, || Check {
+        let from = place_of(address);
+        self.checks.add(id, from, said, || Check {
             said,
             secret: Secret::new(&text[colon + 1..]),
             hash,
             user,
             edition,
+            from,
             begun: false,
             connections: vec![id],
         })
@@ -142,6 +162,14 @@ impl Users {
     }
 }
 
+/// As much of an address as a stranger cannot choose.
+fn place_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        address => address,
+    }
+}
+
 impl Node {
     /// Whether who connects has to say who it is before it is served.
     pub(crate) fn asks_who_speaks(&self) -> bool {
@@ -161,11 +189,13 @@ impl Node {
         if server.is_some_and(|secret| secret.matches(&said)) {
             return Admission::As(None);
         }
-        let connection = self.connections.get_mut(id);
-        let unproven =
-            connection.is_some_and(|connection| connection.greeting == Greeting::Unproven);
-        let users = self.users.as_mut();
-        users.map_or(Admission::Refused, |users| users.admit(id, &said, unproven))
+        let (Some(users), Some(connection)) = (&mut self.users, self.connections.get_mut(id))
+        else {
+            return Admission::Refused;
+        };
+        let address = connection.stream.peer_address().ip();
+        let unproven = connection.greeting == Greeting::Unproven;
+        users.admit(id, address, &said, unproven)
     }
 
     /// Lets those go on that have waited for a check.

@@ -8,6 +8,9 @@ use crate::node::connection::Greeting;
 use crate::node::counters::Counters;
 use crate::node::listing::Listing;
 use crate::protocol::{Prefix, Tag};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 const ID: ConnectionId = ConnectionId {
     index: 0,
@@ -31,14 +34,14 @@ fn name_of(admission: &Admission) -> Option<&str> {
 
 /// Who this text lets in, with every check that it takes done at once.
 fn admit(users: &mut Users, text: &str) -> Admission {
-    let admission = users.admit(ID, text.as_bytes(), false);
+    let admission = users.admit(ID, HERE, text.as_bytes(), false);
     let Admission::Later = admission else {
         return admission;
     };
     let (said, secret, hash) = users.checks.begin().expect("a check");
     let (ids, greeting) = users.settle(&said, hash.is_of(secret.bytes()));
     assert!(ids.contains(&ID));
-    users.admit(ID, text.as_bytes(), greeting == Greeting::Unproven)
+    users.admit(ID, HERE, text.as_bytes(), greeting == Greeting::Unproven)
 }
 
 fn hashed(secret: &str) -> String {
@@ -73,18 +76,21 @@ fn name_and_secret_together_let_a_user_in_and_nothing_else_does() {
 fn a_secret_that_was_right_is_known_at_once_until_it_changes() {
     let first = hashed("one");
     let users = &mut table(&entry("a", &first, "x"));
-    assert!(matches!(users.admit(ID, b"a:one", false), Admission::Later));
+    assert!(matches!(
+        users.admit(ID, HERE, b"a:one", false),
+        Admission::Later
+    ));
     assert_eq!(name_of(&admit(users, "a:one")), Some("a"));
-    assert_eq!(name_of(&users.admit(ID, b"a:one", false)), Some("a"));
+    assert_eq!(name_of(&users.admit(ID, HERE, b"a:one", false)), Some("a"));
     users.replace(users_of(&entry("a", &first, "x")));
     assert_eq!(
-        name_of(&users.admit(ID, b"a:one", false)),
+        name_of(&users.admit(ID, HERE, b"a:one", false)),
         Some("a"),
         "unchanged"
     );
     users.replace(users_of(&entry("a", &first, "y")));
     assert_eq!(
-        name_of(&users.admit(ID, b"a:one", false)),
+        name_of(&users.admit(ID, HERE, b"a:one", false)),
         Some("a"),
         "other keys and the same secret"
     );
@@ -136,11 +142,17 @@ fn who_is_not_as_before_is_retired_and_nobody_else() {
 fn a_check_that_ends_after_a_change_is_made_anew() {
     let users = &mut table(&entry("a", &hashed("one"), "x"));
     for (said, fits) in [(&b"a:one"[..], true), (b"a:two", false)] {
-        assert!(matches!(users.admit(ID, said, false), Admission::Later));
+        assert!(matches!(
+            users.admit(ID, HERE, said, false),
+            Admission::Later
+        ));
         let (digest, ..) = users.checks.begin().expect("a check");
         users.replace(users_of(&entry("a", &hashed("two"), "x")));
         assert_eq!(users.settle(&digest, fits), (vec![ID], Greeting::Awaited));
-        assert!(matches!(users.admit(ID, said, false), Admission::Later));
+        assert!(matches!(
+            users.admit(ID, HERE, said, false),
+            Admission::Later
+        ));
         let (digest, ..) = users.checks.begin().expect("a check");
         users.settle(&digest, false);
     }
@@ -152,24 +164,40 @@ fn checks_and_those_who_wait_for_them_are_bounded() {
     let users = &mut table(&entry("a", &hashed("one"), "x"));
     let busy = |admission: Admission| matches!(admission, Admission::Busy);
     for number in 0..admission::MOST_CHECKS {
-        assert!(!busy(users.admit(
-            ID,
-            format!("a:{number}").as_bytes(),
-            false
-        )));
+        let place = IpAddr::V4(Ipv4Addr::from(number as u32));
+        let said = format!("a:{number}");
+        assert!(!busy(users.admit(ID, place, said.as_bytes(), false)));
     }
-    assert!(busy(users.admit(ID, b"a:one", false)));
+    assert!(busy(users.admit(ID, HERE, b"a:one", false)));
     for _ in admission::MOST_CHECKS..admission::MOST_WAITING {
-        assert!(!busy(users.admit(ID, b"a:0", false)));
+        assert!(!busy(users.admit(ID, HERE, b"a:0", false)));
     }
-    assert!(busy(users.admit(ID, b"a:0", false)));
+    assert!(busy(users.admit(ID, HERE, b"a:0", false)));
     let (said, ..) = users.checks.begin().expect("a check");
     let (ids, _) = users.settle(&said, false);
     assert_eq!(
         ids.len(),
         1 + admission::MOST_WAITING - admission::MOST_CHECKS
     );
-    assert!(!busy(users.admit(ID, b"a:one", false)));
+    assert!(!busy(users.admit(ID, HERE, b"a:one", false)));
+}
+
+/// Method: as many wrong secrets as one place may have checked, of an IPv6 network from as many addresses.
+#[test]
+fn a_flood_of_wrong_secrets_from_one_place_leaves_checks_to_others() {
+    let network = |number: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number));
+    for from in [|_| HERE, network] {
+        let users = &mut table(&entry("a", &hashed("one"), "x"));
+        for number in 0..=admission::MOST_CHECKS_OF_ONE {
+            let said = format!("a:{number}");
+            let admission = users.admit(ID, from(number as u16), said.as_bytes(), false);
+            let busy = matches!(admission, Admission::Busy);
+            assert_eq!(busy, number == admission::MOST_CHECKS_OF_ONE, "{number}");
+        }
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let admission = users.admit(ID, elsewhere, b"a:one", false);
+        assert!(matches!(admission, Admission::Later));
+    }
 }
 
 #[test]
