@@ -208,6 +208,7 @@ impl Error {
         }))
     }
 
+    #[cfg(feature = "client")]
     pub(crate) fn argument(text: impl Into<Cow<'static, str>>) -> Error {
         Error::new(ErrorKind::InvalidArgument, text)
     }

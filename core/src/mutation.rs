@@ -3,7 +3,7 @@
 
 /// One rule that is broken on purpose, or none.
 // A client without a server asks for a few of them only.
-#[cfg_attr(not(feature = "simulation"), allow(dead_code))]
+#[cfg_attr(not(feature = "simulation"), allow(dead_code, unreachable_pub))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Mutation {
     /// Everything is as it should be.
@@ -74,6 +74,7 @@ impl Mutation {
     /// Whether this rule is the broken one.
     #[must_use]
     #[inline]
+    #[cfg_attr(not(feature = "simulation"), allow(unreachable_pub))]
     pub const fn is(self, broken: Mutation) -> bool {
         cfg!(feature = "simulation") && self as u8 == broken as u8
     }

@@ -219,11 +219,12 @@ pub(crate) enum End {
     Abrupt,
 }
 
-/// Serves until `shutdown` is ready, and then ends as that says.
+/// Serves until `shutdown` is ready, and then ends as that says. Calls `shown` once the node can be seen through the window.
 pub(crate) fn run(
     prepared: Prepared,
     reload: watch::Receiver<()>,
     window: &Window,
+    shown: impl FnOnce(),
     shutdown: impl Future<Output = End>,
 ) -> Result<(), ServerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -234,7 +235,8 @@ pub(crate) fn run(
     let drain_timeout = node.settings.drain_timeout;
     let shared = Shared::new(node);
     // Goes first at the end, so that nobody outside keeps what the node has in use.
-    let shown = window.show(&shared);
+    let seen = window.show(&shared);
+    shown();
     let result = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         shared.lock().begin(&shared);
@@ -273,7 +275,7 @@ pub(crate) fn run(
         tracing::info!("stopped");
         Ok(())
     });
-    drop(shown);
+    drop(seen);
     // A thread that is writing a term ends with the node, but a disk that hangs must not hold up the end for long.
     runtime.shutdown_timeout(LAST_WRITE);
     result

@@ -346,9 +346,11 @@ impl Handles {
                 let _ = self.thread.join();
                 Err(error)
             }
-            None => Err(ServerError::Internal(
-                "the node's thread panicked".to_owned(),
-            )),
+            // It has ended before it could be seen.
+            None => Err(match self.thread.join() {
+                Ok(Err(error)) => error,
+                _ => ServerError::Internal("the node's thread panicked".to_owned()),
+            }),
         }
     }
 }
@@ -374,8 +376,9 @@ fn spawn(
                     return Ok(());
                 }
             };
-            started(Ok(prepared.address()));
-            run::run(prepared, reloads, &own_window, async {
+            let address = prepared.address();
+            let shown = || started(Ok(address));
+            run::run(prepared, reloads, &own_window, shown, async {
                 // A sender that is gone without a word is a dropped start: nobody wants the node.
                 stopped.await.unwrap_or(End::Orderly)
             })
