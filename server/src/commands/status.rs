@@ -5,7 +5,7 @@ use super::json::{self, Node, NodeState};
 use crate::arguments::{Connection, Status};
 use crate::exit::{self, Failure};
 use crate::text::{self, Table};
-use fairlock::{Client, Error, Pending};
+use fairlock::{Client, Error, Pending, Role};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc;
@@ -64,11 +64,18 @@ pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
         if !arguments.watch && answers.iter().all(|answer| answer.result.is_err()) {
             return Err(no_answer(answers));
         }
-        let lines = if arguments.json {
+        let warning = of_two_active(&answers);
+        let mut lines = if arguments.json {
             json_lines(answers)?
         } else {
             table_lines(&answers)?
         };
+        match warning {
+            // It has to stand where it is wiped away with the rest.
+            Some(warning) if in_place => writeln!(lines, "{}", text::plain(&warning))?,
+            Some(warning) => exit::tell(warning),
+            None => {}
+        }
         let mut out = io::stdout().lock();
         if in_place && shown > 0 {
             // Up over what stands there, and away with it.
@@ -184,6 +191,24 @@ fn refusal(server: &str, error: Error) -> Silence {
         reason: reason.to_owned(),
         failure: error.into(),
     }
+}
+
+/// What nobody should overlook: two nodes that take each other for dead, or do not know each other.
+fn of_two_active(answers: &[Answer]) -> Option<String> {
+    let statuses = answers
+        .iter()
+        .filter_map(|answer| answer.result.as_ref().ok());
+    let active = statuses.filter(|status| status.role == Role::Active);
+    let mut nodes: Vec<&str> = active.map(|status| &*status.node).collect();
+    nodes.sort_unstable();
+    // One that was asked under two of its addresses is one.
+    nodes.dedup();
+    (nodes.len() > 1).then(|| {
+        format!(
+            "more than one node is active: {}. Each of them may grant the same key; their logs say why they do not hear each other",
+            nodes.join(", ")
+        )
+    })
 }
 
 fn json_lines(answers: Vec<Answer>) -> io::Result<Vec<u8>> {

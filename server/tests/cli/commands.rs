@@ -266,6 +266,20 @@ fn status_names_each_server_and_one_that_is_down() {
 }
 
 #[test]
+fn status_warns_of_nodes_that_are_active_at_once() {
+    let (one, other) = (Server::start(), Server::start());
+    let both = format!("{},{}", one.address, other.address);
+    for more in [&[][..], &["--json"]] {
+        let said = outcome(fairlock([&["status", "--servers", &both], more].concat()));
+        assert_eq!(said.code, 0, "{said:?}");
+        let begin = "fairlock: more than one node is active: ";
+        assert!(said.err.starts_with(begin), "{said:?}");
+    }
+    let alone = outcome(fairlock(["status", "--servers", &one.address]));
+    assert_eq!(alone.err, "", "{alone:?}");
+}
+
+#[test]
 fn status_watches_until_it_is_ended() {
     let server = Server::start();
     let mut watching = Running::start(server.fairlock(["status", "--json", "--watch"]));
