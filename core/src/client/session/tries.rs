@@ -115,10 +115,7 @@ impl Session {
             None => "the connection was lost".to_owned(),
         };
         let reason = (connection.address.clone(), text);
-        // Connections to one server break together, and then the call would be over before the server had a chance to
-        // come back. So it has the time that a call has which begins now.
-        let goes_on_for = self.settings.retry_for.max(self.settings.connect_timeout);
-        self.count_failure(id, Some(reason), answered, goes_on_for, now);
+        self.fail_attempt(id, Some(reason), answered, now);
     }
 
     /// Rule 4.5: one try has failed. `fresh`: the count starts again, because the node was alive meanwhile.
@@ -129,19 +126,8 @@ impl Session {
         fresh: bool,
         now: Micros,
     ) {
-        self.count_failure(id, reason, fresh, self.settings.retry_for, now);
-    }
-
-    /// `goes_on_for`: how long it goes on trying if this one was the last that counts.
-    fn count_failure(
-        &mut self,
-        id: OperationId,
-        reason: Option<(Address, String)>,
-        fresh: bool,
-        goes_on_for: Micros,
-        now: Micros,
-    ) {
         let registered = self.registered as u32;
+        let retry_for = self.settings.retry_for;
         let Some(operation) = self.operations.get_mut(id) else {
             return;
         };
@@ -163,7 +149,7 @@ impl Session {
         if tries.failed < registered {
             return self.route(id, now);
         }
-        let over_at = *tries.over_at.get_or_insert(now + goes_on_for);
+        let over_at = *tries.over_at.get_or_insert(now + retry_for);
         if now >= over_at {
             return self.fail_used_up(id, now);
         }

@@ -47,59 +47,11 @@ fn rule_4_5_a_broken_connection_is_a_failed_try_and_the_next_is_tried_at_once() 
     world.cut(2);
     assert_eq!(world.line(0), "A k 30 3.5 #1.2");
     world.cut(0);
-    fails_unless_a_server_comes_back(&mut world, face);
-}
-
-/// All tries of a call are used up, because connections broke: it has the time of a call that begins now, and no more.
-fn fails_unless_a_server_comes_back(world: &mut World, face: FaceId) {
-    let began = world.now;
-    let error = loop {
-        if let Some(result) = world.result(face) {
-            break result.expect_err("nobody has granted it anything");
-        }
-        assert!(world.now < began + 7 * S, "for ever");
-        world.pass(10 * MS);
-        for (index, line) in world.all_lines() {
-            if line.starts_with('A') {
-                world.cut(index);
-            }
-        }
-        let waiting = world.pipes.iter().filter(|(_, pipe)| !pipe.connected);
-        for index in waiting.map(|(index, _)| *index).collect::<Vec<_>>() {
-            world.refuse(index);
-        }
-    };
-    assert_eq!(*error.kind(), ErrorKind::ConnectionFailed);
-    assert!(world.now >= began + 3 * S, "too soon");
-}
-
-#[test]
-fn rule_4_5_a_call_that_waits_outlives_the_restart_of_the_only_server() {
-    let mut world = World::up(&["a:1"]);
-    let (face, _) = world.acquire("k", wait_ms(20_000));
-    world.pass(S);
-    // Both connections break together, and the call had been sent again over the second one before that was known.
-    world.cut(1);
-    world.cut(0);
-    assert_eq!(world.result(face), None);
-    for index in [0, 1] {
-        world.refuse(index);
-    }
-    let broken = world.now;
-    while world.pipes.is_empty() {
-        assert!(world.now < broken + 4 * S, "it is not tried again");
-        assert_eq!(world.result(face), None);
-        world.pass(10 * MS);
-    }
-    let index = *world.pipes.keys().next().expect("just seen");
-    world.accept(index);
-    let line = world.line(index);
-    assert!(
-        line.starts_with("A k 30 ") && line.ends_with(" #1.2"),
-        "the same request, for the wait that is left: {line}"
+    assert_eq!(
+        world.error(face),
+        ErrorKind::ConnectionFailed,
+        "three of three"
     );
-    world.say(index, "A k 7 #1.2");
-    assert_eq!(world.grant(face).token, token(7));
 }
 
 #[test]
@@ -180,8 +132,11 @@ fn rule_4_5_the_count_starts_again_when_the_active_node_has_answered_something_l
         world.cut(index);
         world.accept_all();
     }
-    // Two without an answer.
-    fails_unless_a_server_comes_back(&mut world, face);
+    assert_eq!(
+        world.error(face),
+        ErrorKind::ConnectionFailed,
+        "two without an answer"
+    );
 }
 
 #[test]
@@ -198,7 +153,7 @@ fn rule_4_5_a_refusal_or_a_standbys_probe_does_not_count_as_an_answer() {
         }
         world.cut(index);
     }
-    fails_unless_a_server_comes_back(&mut world, face);
+    assert_eq!(world.error(face), ErrorKind::ConnectionFailed);
 }
 
 #[test]
