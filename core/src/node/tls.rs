@@ -296,32 +296,12 @@ mod tests {
     use super::super::terms::Terms;
     use super::*;
     use crate::engine::Engine;
-    use rcgen::{CertificateParams, KeyPair};
     use std::io::{Read, Write};
     use tokio::net::TcpListener;
 
     /// An acceptor, and how a client begins that trusts it.
     fn world() -> (Acceptor, Vec<u8>) {
-        let folder = std::env::temp_dir().join(format!("fairlock-turns-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let [certificate, key] = ["cert", "key"].map(|name| folder.join(name));
-        let own = KeyPair::generate().expect("a key");
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-        let pem = params.self_signed(&own).expect("a certificate").pem();
-        std::fs::write(&certificate, pem).expect("written");
-        std::fs::write(&key, own.serialize_pem()).expect("written");
-        let files = ServerFiles {
-            certificate: certificate.clone(),
-            key,
-            clients: None,
-        };
-        let acceptor = Acceptor::new(files).expect("an identity");
-        let files = ClientFiles {
-            authorities: Some(certificate),
-            identity: None,
-        };
-        let connector = Connector::new(files, None).expect("a CA");
-        let _ = std::fs::remove_dir_all(&folder);
+        let (acceptor, connector) = crate::tls::ends("turns");
         let mut hello = Vec::new();
         let mut client = connector.channel("localhost:1").expect("a channel");
         let nothing = |_: &mut [u8]| Err(io::ErrorKind::WouldBlock.into());

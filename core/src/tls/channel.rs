@@ -321,10 +321,10 @@ pub(super) mod tests {
         }
     }
 
-    /// Both ends, with a handshake behind them that went through `step` bytes at a time.
-    pub(crate) fn pair(step: usize) -> (Channel, Channel) {
-        let folder = std::env::temp_dir().join(format!("fairlock-channel-{}", std::process::id()));
-        let folder = folder.join(step.to_string());
+    /// A server's identity, and a client that trusts it. `name` is for no other test of the process.
+    pub(crate) fn ends(name: &str) -> (Acceptor, Connector) {
+        let folder = format!("fairlock-ends-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         let [certificate, key] = ["cert", "key"].map(|name| folder.join(name));
         let own = KeyPair::generate().expect("a key");
@@ -343,7 +343,13 @@ pub(super) mod tests {
         };
         let connector = Connector::new(files, None).expect("a CA");
         let _ = std::fs::remove_dir_all(&folder);
-        let mut server = acceptor.expect("an identity").channel().expect("a channel");
+        (acceptor.expect("an identity"), connector)
+    }
+
+    /// Both ends, with a handshake behind them that went through `step` bytes at a time.
+    pub(crate) fn pair(step: usize) -> (Channel, Channel) {
+        let (acceptor, connector) = ends(&format!("pair-{step}"));
+        let mut server = acceptor.channel().expect("a channel");
         let mut client = connector.channel("localhost:1").expect("a channel");
         let (mut up, mut down) = (Wire::default(), Wire::default());
         let mut done = (false, false);

@@ -32,7 +32,7 @@ mod files;
 #[cfg(all(feature = "tls", feature = "server"))]
 pub(crate) use acceptor::Acceptor;
 #[cfg(all(test, feature = "tls", feature = "server"))]
-pub(crate) use channel::tests::pair;
+pub(crate) use channel::tests::{ends, pair};
 #[cfg(feature = "tls")]
 pub use channel::{Channel, Room, with_room};
 #[cfg(feature = "tls")]
