@@ -430,11 +430,11 @@ impl Pair {
     }
 
     fn take_changes(&mut self) {
-        while let Some(change) = self.engine.poll_change() {
+        for change in self.engine.take_changes() {
             self.copy
                 .apply(self.now, &change)
                 .expect("every change fits");
-            while self.copy.poll_change().is_some() {}
+            self.copy.take_changes();
             self.changes.push(change);
         }
     }

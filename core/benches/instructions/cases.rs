@@ -17,7 +17,7 @@ pub(crate) struct Case {
     run: fn(usize),
 }
 
-pub(crate) const ALL: [Case; 13] = [
+pub(crate) const ALL: [Case; 14] = [
     Case {
         name: "protocol: read A and R as requests",
         steps: 20_000,
@@ -57,6 +57,11 @@ pub(crate) const ALL: [Case; 13] = [
         name: "engine: the same, changes recorded",
         steps: 200,
         run: recorded_batches,
+    },
+    Case {
+        name: "engine: the same, what lasts recorded",
+        steps: 200,
+        run: lasting_batches,
     },
     Case {
         name: "engine: hand-over",
@@ -247,9 +252,9 @@ fn batches_of(recording: Recording, steps: usize) {
         for (key, token) in grants.drain(..) {
             assert!(engine.release(now, key, token));
         }
-        while let Some(change) = engine.poll_change() {
-            black_box(change);
-        }
+        engine.tell_standbys(usize::MAX, |news| {
+            black_box(&news);
+        });
         black_box(engine.next_deadline());
     }
 }
@@ -260,6 +265,10 @@ fn batches(steps: usize) {
 
 fn recorded_batches(steps: usize) {
     batches_of(Recording::Everything, steps);
+}
+
+fn lasting_batches(steps: usize) {
+    batches_of(Recording::WhatLasts, steps);
 }
 
 fn hand_overs(steps: usize) {

@@ -1,14 +1,14 @@
 //! The active side of replication: every standby is sent the whole state in parts, and every change.
 //!
-//! A change is spelled once and appended for each standby. A standby that does not take what is sent
+//! Changes are spelled once for all of them and appended for each. A standby that does not take what is sent
 //! loses its feed and begins anew; the active node never waits for it and never keeps more than
 //! [`FEED_BYTES`] for it.
 
-use super::frame::{BATCH_BYTES, Frame, change_bytes};
+use super::frame::{BATCH_BYTES, Frame, NewsWriter, SURELY_FIT, change_bytes};
 use super::members::Slot;
 use super::message::Stream;
 use super::outgoing::Outgoing;
-use crate::engine::{Change, DumpCursor, Engine, Recording, Time};
+use crate::engine::{Change, DumpCursor, Engine, News, Recording, Time};
 
 /// More than this unsent, and a standby begins anew.
 pub const FEED_BYTES: usize = 64 << 20;
@@ -28,6 +28,8 @@ pub(super) struct Feeds {
     /// The number of the last change.
     sequence: u64,
     feeds: Vec<Feed>,
+    /// The body of a frame while it is made.
+    spelled: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -75,9 +77,8 @@ impl Feeds {
         self.stream
     }
 
-    /// A standby asks for the whole state.
-    pub(super) fn join(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing, to: Slot) {
-        self.tell(now, engine, out);
+    /// A standby asks for the whole state. What has changed has to be [told](Feeds::tell) before.
+    pub(super) fn join(&mut self, now: Time, engine: &Engine, out: &mut Outgoing, to: Slot) {
         self.feeds.retain(|feed| feed.to != to);
         self.feeds.push(Feed {
             to,
@@ -160,42 +161,37 @@ impl Feeds {
         })
     }
 
-    /// Sends what has changed.
-    pub(super) fn tell(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing) {
-        if engine.changes_waiting() == 0 {
-            return;
-        }
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        while let Some(change) = engine.poll_change() {
-            let size = change_bytes(&change);
-            if bytes + size > BATCH_BYTES {
-                self.send(now, out, std::mem::take(&mut batch));
-                bytes = 0;
+    /// Sends what has changed, and has each change noted with its number.
+    pub(super) fn tell(
+        &mut self,
+        now: Time,
+        engine: &mut Engine,
+        out: &mut Outgoing,
+        mut note: impl FnMut(u64, &News<'_>),
+    ) {
+        let mut more = engine.changes_waiting() > 0;
+        while more {
+            self.spelled.clear();
+            let first = self.sequence + 1;
+            let mut news = NewsWriter::begin(now, (self.stream, first), &mut self.spelled);
+            more = engine.tell_standbys(SURELY_FIT, |told| {
+                self.sequence += 1;
+                note(self.sequence, &told);
+                if !self.feeds.is_empty() {
+                    news.news(told);
+                }
+            });
+            if news.end() > 0 {
+                out.body_to_all(self.feeds.iter().map(|feed| feed.to), &self.spelled);
             }
-            bytes += size;
-            batch.push(change);
         }
-        self.send(now, out, batch);
         self.drop_laggards(now, engine, out);
     }
 
-    fn send(&mut self, now: Time, out: &mut Outgoing, changes: Vec<Change>) {
-        let frame = Frame::Changes {
-            stream: self.stream,
-            first: self.sequence + 1,
-            changes,
-        };
-        if let Frame::Changes { changes, .. } = &frame {
-            self.sequence += changes.len() as u64;
-        }
-        out.frame_to_all(now, self.feeds.iter().map(|feed| feed.to), &frame);
-    }
-
-    /// Makes the next parts for those that have taken the ones before.
-    pub(super) fn pump(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing) {
-        // A part says how things are now, so what was before has to be told before.
-        self.tell(now, engine, out);
+    /// Makes the next parts for those that have taken the ones before. A part says how things are now, so what was
+    /// before has to be [told](Feeds::tell) before.
+    pub(super) fn pump(&mut self, now: Time, engine: &Engine, out: &mut Outgoing) {
+        debug_assert_eq!(engine.changes_waiting(), 0);
         for feed in &mut self.feeds {
             while let Some(cursor) = &mut feed.dump
                 && out.unsent(feed.to) <= DUMP_BELOW
@@ -216,14 +212,12 @@ impl Feeds {
         self.feeds.iter().any(|feed| feed.dump.is_some())
     }
 
-    fn drop_laggards(&mut self, now: Time, engine: &mut Engine, out: &mut Outgoing) {
-        let slow: Vec<Slot> = self
-            .feeds
-            .iter()
-            .map(|feed| feed.to)
-            .filter(|to| out.unsent(*to) > FEED_BYTES)
-            .collect();
-        for to in slow {
+    fn drop_laggards(&mut self, now: Time, engine: &Engine, out: &mut Outgoing) {
+        let slow = |feeds: &[Feed], out: &Outgoing| {
+            let mut slots = feeds.iter().map(|feed| feed.to);
+            slots.find(|to| out.unsent(*to) > FEED_BYTES)
+        };
+        while let Some(to) = slow(&self.feeds, out) {
             out.drop_unsent(to);
             self.join(now, engine, out, to);
         }

@@ -19,7 +19,7 @@ use super::message::{Beat, Copy, Message, Stage, Stream, Timing};
 use super::outgoing::Outgoing;
 use super::releases::Releases;
 use super::roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};
-use crate::engine::{Change, Engine, ForeignGrant, Recording, Time};
+use crate::engine::{Change, ClaimId, Engine, ForeignGrant, News, Recording, Time};
 use crate::mutation::Mutation;
 use crate::protocol::{Millis, Token};
 use std::collections::VecDeque;
@@ -91,7 +91,7 @@ pub struct Member {
     /// Grants up to this token may be known to a standby that was lost.
     copied_up_to: Option<Token>,
     /// The latest grants and their numbers, as long as no standby has confirmed them.
-    unconfirmed: VecDeque<(u64, ForeignGrant)>,
+    unconfirmed: VecDeque<Unconfirmed>,
     /// Tokens that were given back elsewhere and are to be ended here as soon as the node serves.
     given_back: Vec<Token>,
     outputs: VecDeque<Output>,
@@ -110,6 +110,13 @@ pub struct PeerState {
     pub lag: Option<u64>,
     /// On the active node: whether this standby has the whole state.
     pub complete: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unconfirmed {
+    number: u64,
+    claim: ClaimId,
+    token: Token,
 }
 
 /// The grants that no standby has confirmed are remembered up to this number.
@@ -305,6 +312,9 @@ impl Member {
             }
             Frame::Join => {
                 if self.serves() {
+                    self.note_changes(now, engine);
+                }
+                if self.serves() {
                     self.feeds.join(now.time, engine, &mut self.outgoing, from);
                 }
             }
@@ -343,7 +353,7 @@ impl Member {
                     self.releases.all_know();
                 }
                 if let Some(confirmed) = self.feeds.confirmed_by(1) {
-                    let is_confirmed = |(number, _): &(u64, ForeignGrant)| *number <= confirmed;
+                    let is_confirmed = |grant: &Unconfirmed| grant.number <= confirmed;
                     while self.unconfirmed.front().is_some_and(is_confirmed) {
                         self.unconfirmed.pop_front();
                     }
@@ -524,7 +534,7 @@ impl Member {
         let grants: Vec<Change> = if self.settings.mutation.is(Mutation::GiveNothing) {
             Vec::new()
         } else if unconfirmed_only {
-            let granted = |(_, foreign): &(u64, ForeignGrant)| held_still(engine, foreign);
+            let granted = |grant: &Unconfirmed| engine.grant_by(grant.claim, grant.token);
             self.unconfirmed.iter().filter_map(granted).collect()
         } else {
             engine.grants().collect()
@@ -632,34 +642,41 @@ impl Member {
     /// be told.
     fn note_changes(&mut self, now: Now, engine: &mut Engine) {
         let own = self.feeds.stream();
-        let first = self.feeds.sequence() + 1;
-        for (number, change) in (first..).zip(engine.changes()) {
-            match change {
-                Change::Granted { .. } => {
-                    if self.unconfirmed.len() == MOST_UNCONFIRMED {
-                        forget_ended(&mut self.unconfirmed, engine);
-                    }
-                    self.unconfirmed
-                        .extend(foreign(change).map(|grant| (number, grant)));
+        let alone = self.feeds.is_empty();
+        let (releases, unconfirmed) = (&mut self.releases, &mut self.unconfirmed);
+        let copied_up_to = self.copied_up_to;
+        let mut granted = |number, claim, token| {
+            unconfirmed.push_back(Unconfirmed {
+                number,
+                claim,
+                token,
+            });
+        };
+        let note = |number, news: &News<'_>| match news {
+            News::Granted(held) => granted(number, held.claim, held.token),
+            News::Change(Change::Granted { claim, token, .. }) => granted(number, *claim, *token),
+            News::Change(Change::Released { token, .. }) => {
+                let from_before = term_of(*token) < own.term;
+                if from_before || Some(*token) <= copied_up_to {
+                    releases.note(*token);
+                } else if !alone {
+                    releases.tell(number, *token);
                 }
-                Change::Released { token, .. } => {
-                    let from_before = term_of(*token) < own.term;
-                    if from_before || Some(*token) <= self.copied_up_to {
-                        self.releases.note(*token);
-                    } else if !self.feeds.is_empty() {
-                        self.releases.tell(number, *token);
-                    }
-                }
+            }
+            News::Change(
                 Change::Expired { .. }
                 | Change::Kept { .. }
                 | Change::Enqueued { .. }
                 | Change::Left { .. }
                 | Change::Resent { .. }
                 | Change::AttemptRemembered { .. }
-                | Change::TermOpened { .. } => {}
-            }
+                | Change::TermOpened { .. },
+            ) => {}
+        };
+        self.feeds.tell(now.time, engine, &mut self.outgoing, note);
+        if self.unconfirmed.len() > MOST_UNCONFIRMED {
+            forget_ended(&mut self.unconfirmed, engine);
         }
-        self.feeds.tell(now.time, engine, &mut self.outgoing);
         let copy = Copy {
             stream: own,
             sequence: self.feeds.sequence(),
@@ -680,11 +697,8 @@ impl Member {
 
 /// Makes room among the grants that no standby has confirmed: first those go that have ended, and if
 /// that is not enough, the oldest.
-fn forget_ended(unconfirmed: &mut VecDeque<(u64, ForeignGrant)>, engine: &Engine) {
-    unconfirmed.retain(|(_, foreign)| {
-        let (key, token) = (foreign.key.as_ref(), foreign.token);
-        engine.grant_of(key, token).is_some()
-    });
+fn forget_ended(unconfirmed: &mut VecDeque<Unconfirmed>, engine: &Engine) {
+    unconfirmed.retain(|grant| engine.still_holds(grant.claim, grant.token));
     let surplus = unconfirmed.len().saturating_sub(MOST_UNCONFIRMED / 2);
     unconfirmed.drain(..surplus);
 }
@@ -724,9 +738,4 @@ fn foreign(change: &Change) -> Option<ForeignGrant> {
         | Change::AttemptRemembered { .. }
         | Change::TermOpened { .. } => None,
     }
-}
-
-/// The grant as it is by now, if it has not ended.
-fn held_still(engine: &Engine, foreign: &ForeignGrant) -> Option<Change> {
-    engine.grant(foreign.key.as_ref(), foreign.token)
 }

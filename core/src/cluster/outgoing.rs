@@ -37,30 +37,19 @@ impl Outgoing {
         }
     }
 
-    /// Appends a frame that is spelled once for all.
-    pub(super) fn frame_to_all(
-        &mut self,
-        now: Time,
-        to: impl Iterator<Item = Slot>,
-        frame: &Frame,
-    ) {
-        let mut spelled = Vec::new();
-        for slot in to {
-            if let Some(link) = self.link(slot).filter(|link| link.open) {
-                if spelled.is_empty() {
-                    frame.encode(now, &mut spelled);
-                }
-                link.bytes.extend_from_slice(&spelled);
-            }
-        }
-    }
-
     /// Appends a frame whose body came from elsewhere.
     pub(super) fn body(&mut self, to: Slot, body: &[u8]) {
         if let Some(link) = self.link(to).filter(|link| link.open) {
             link.bytes
                 .extend_from_slice(&(body.len() as u32).to_le_bytes());
             link.bytes.extend_from_slice(body);
+        }
+    }
+
+    /// Appends a frame that was spelled once for all.
+    pub(super) fn body_to_all(&mut self, to: impl Iterator<Item = Slot>, body: &[u8]) {
+        for slot in to {
+            self.body(slot, body);
         }
     }
 

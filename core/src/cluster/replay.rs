@@ -9,12 +9,11 @@
 //! those of the cluster is for whoever keeps it to note beside.
 
 use super::copier::{Copier, Taken};
-use super::frame::{BATCH_BYTES, Frame, FrameError, NewsWriter, change_bytes, encode_part};
+use super::frame::{
+    BATCH_BYTES, Frame, FrameError, NewsWriter, SURELY_FIT, change_bytes, encode_part,
+};
 use super::message::Stream;
 use crate::engine::{Change, Engine, Time};
-
-/// Changes of which so many always fit into one frame.
-const SURELY_FIT: usize = 900;
 
 /// The stream that a copy on disk consists of.
 const OWN: Stream = Stream { term: 0, slot: 0 };

@@ -1,14 +1,13 @@
-//! Changes of the state that nobody has been told of yet.
+//! Changes of the state that the standbys have not been told of yet, and what a journal has not.
 //!
 //! What comes and goes before it is told need not be told at all: a key that was taken and given back
-//! within a moment is free for a copy as it was before. Under load that is nearly everything, so a
-//! copy costs little just then.
+//! within a moment is free for a copy as it was before. Under load that is nearly everything, so a new
+//! grant is noted by its number alone and spelled from the state as it is when it is told.
 
+use super::Engine;
 use super::journal::ForJournal;
-use super::output::{Change, ClaimId};
-use super::slab::NIL;
+use super::output::{Change, ClaimId, News};
 use crate::protocol::Token;
-use std::collections::VecDeque;
 
 /// Which changes are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,21 +25,54 @@ pub enum Recording {
 #[derive(Default)]
 pub(super) struct Changes {
     recording: Recording,
-    /// `None` where both a change and what undid it are gone.
-    queue: VecDeque<Option<Change>>,
-    /// How many of the queue are there.
+    queue: Queue,
+    /// How many of the queue are not gone.
     waiting: usize,
-    /// The number of the first in the queue; numbers wrap around.
-    first: u32,
-    /// By claim: the number of the change with which it came, if nothing was told of it since. What it
-    /// says is checked, because it is not kept up when a change is told.
+    /// By claim: the place in the queue of its grant, if nobody was told of that. What stands there is
+    /// checked, because this is not kept up when changes are told.
     came: Vec<u32>,
     /// What a journal has not been told of.
     journal: ForJournal,
 }
 
+#[derive(Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    /// How many of them have been told.
+    told: usize,
+    others: Vec<Change>,
+}
+
+#[derive(Clone, Copy)]
+enum Entry {
+    /// A request got its key at once.
+    New(ClaimId, Token),
+    /// A grant was given back.
+    Released(ClaimId, Token),
+    /// Any other change, by its place.
+    Other(u32),
+    /// A grant that has ended, and its end.
+    Gone,
+}
+
 /// A queue that has grown beyond this is given back when it is empty.
-const KEPT: usize = 1024;
+const KEPT: usize = 16 << 10;
+
+impl Queue {
+    fn clear(&mut self) {
+        self.told = 0;
+        self.entries.clear();
+        self.others.clear();
+        if self.entries.capacity() > KEPT {
+            *self = Queue::default();
+        }
+    }
+
+    fn push_other(&mut self, change: Change) {
+        self.entries.push(Entry::Other(self.others.len() as u32));
+        self.others.push(change);
+    }
+}
 
 impl Changes {
     pub(super) fn new(recording: Recording) -> Changes {
@@ -58,6 +90,12 @@ impl Changes {
     #[inline]
     pub(super) fn tells_standbys(&self) -> bool {
         self.recording != Recording::Nothing
+    }
+
+    /// Whether a new grant has to be spelled at once, because it is told whatever becomes of it.
+    #[inline]
+    pub(super) fn tells_everything(&self) -> bool {
+        self.recording == Recording::Everything
     }
 
     /// From now on; what waits stays unless nothing is to be told any more.
@@ -82,10 +120,12 @@ impl Changes {
         };
     }
 
+    #[inline]
     pub(super) fn journal(&self) -> &ForJournal {
         &self.journal
     }
 
+    #[inline]
     pub(super) fn journal_mut(&mut self) -> &mut ForJournal {
         &mut self.journal
     }
@@ -103,86 +143,140 @@ impl Changes {
         }
     }
 
+    #[inline]
     fn tell_standbys(&mut self, change: Change) {
-        if self.recording == Recording::WhatLasts {
-            match &change {
-                Change::Released { claim, token } | Change::Expired { claim, token } => {
-                    if self.undo(*claim, *token) {
-                        return;
-                    }
+        match change {
+            Change::Released { claim, token } => {
+                if !self.undo(claim, token) {
+                    self.queue.entries.push(Entry::Released(claim, token));
+                    self.waiting += 1;
                 }
-                Change::Kept { claim, .. }
-                | Change::Resent { claim, .. }
-                | Change::Left { claim } => self.settle(*claim),
-                Change::Granted { .. }
-                | Change::Enqueued { .. }
-                | Change::AttemptRemembered { .. }
-                | Change::TermOpened { .. } => {}
             }
+            other => self.tell_standbys_at_length(other),
         }
-        self.queue.push_back(Some(change));
-        self.waiting += 1;
+    }
+
+    #[inline(never)]
+    fn tell_standbys_at_length(&mut self, change: Change) {
+        let untold = match &change {
+            Change::Expired { claim, token } => self.undo(*claim, *token),
+            // It is spelled as it is when it is told.
+            Change::Kept { claim, .. } | Change::Resent { claim, .. } => {
+                self.untold(*claim).is_some()
+            }
+            Change::Granted { .. }
+            | Change::Released { .. }
+            | Change::Enqueued { .. }
+            | Change::Left { .. }
+            | Change::AttemptRemembered { .. }
+            | Change::TermOpened { .. } => false,
+        };
+        if !untold {
+            self.queue.push_other(change);
+            self.waiting += 1;
+        }
     }
 
     /// Tells standbys of a grant whose claim nobody has been told of.
-    pub(super) fn push_new(&mut self, claim: ClaimId, change: Change) {
-        let number = self.first.wrapping_add(self.queue.len() as u32);
-        self.tell_standbys(change);
-        if self.recording == Recording::WhatLasts {
-            let place = claim.0 as usize;
-            if self.came.len() <= place {
-                self.came.resize(place + 1, NIL);
-            }
-            self.came[place] = number;
+    #[inline]
+    pub(super) fn push_new(&mut self, claim: ClaimId, token: Token) {
+        let place = self.queue.entries.len() as u32;
+        self.queue.entries.push(Entry::New(claim, token));
+        self.waiting += 1;
+        match self.came.get_mut(claim.0 as usize) {
+            Some(came) => *came = place,
+            None => self.came_beyond(claim, place),
         }
     }
 
-    /// The next one. Take all, and what is told is never undone.
-    pub(super) fn poll(&mut self) -> Option<Change> {
-        while let Some(next) = self.queue.pop_front() {
-            self.first = self.first.wrapping_add(1);
-            if next.is_some() {
-                self.waiting -= 1;
-                return next;
-            }
-        }
-        if self.queue.capacity() > KEPT {
-            self.queue = VecDeque::new();
-        }
-        None
+    #[cold]
+    fn came_beyond(&mut self, claim: ClaimId, place: u32) {
+        self.came.resize(claim.0 as usize + 1, 0);
+        self.came[claim.0 as usize] = place;
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Change> {
-        self.queue.iter().flatten()
+    /// Tells standbys of a grant that is spelled already.
+    pub(super) fn push_spelled(&mut self, change: Change) {
+        self.queue.push_other(change);
+        self.waiting += 1;
     }
 
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Takes a grant out of the queue, if it is there and nothing depends on it.
-    fn undo(&mut self, claim: ClaimId, token: Token) -> bool {
-        let Some(number) = self.came.get(claim.0 as usize) else {
-            return false;
-        };
-        let place = number.wrapping_sub(self.first) as usize;
-        let Some(entry) = self.queue.get_mut(place) else {
-            return false;
-        };
-        let is_that = matches!(entry, Some(Change::Granted { claim: of, token: with, .. })
-            if (*of, *with) == (claim, token));
-        if is_that {
-            *entry = None;
-            self.waiting -= 1;
+    /// Where in the queue a claim's grant stands that nobody has been told of.
+    #[inline]
+    fn untold(&self, claim: ClaimId) -> Option<(usize, Token)> {
+        let place = *self.came.get(claim.0 as usize)? as usize;
+        match self.queue.entries.get(place)? {
+            Entry::New(of, token) if *of == claim => Some((place, *token)),
+            _ => None,
         }
-        is_that
     }
 
-    /// Something else is told of a claim, which needs the claim to be there.
-    fn settle(&mut self, claim: ClaimId) {
-        if let Some(number) = self.came.get_mut(claim.0 as usize) {
-            // Behind everything that the queue can hold.
-            *number = self.first.wrapping_sub(1);
+    /// Takes a grant out of the queue, if it is there.
+    #[inline]
+    fn undo(&mut self, claim: ClaimId, token: Token) -> bool {
+        match self.untold(claim) {
+            Some((place, with)) if with == token => {
+                self.queue.entries[place] = Entry::Gone;
+                self.waiting -= 1;
+                if self.waiting == 0 {
+                    self.queue.clear();
+                }
+                true
+            }
+            _ => false,
         }
+    }
+}
+
+impl Engine {
+    /// Tells the standbys the next changes, at most `at_most`. Returns whether there are more; take all
+    /// before anything else changes, and what is told is never undone.
+    pub fn tell_standbys(&mut self, at_most: usize, mut tell: impl FnMut(News<'_>)) -> bool {
+        let mut queue = std::mem::take(&mut self.changes.queue);
+        let mut count = 0;
+        while count < at_most
+            && let Some(entry) = queue.entries.get(queue.told)
+        {
+            queue.told += 1;
+            match *entry {
+                Entry::New(claim, token) => {
+                    let held = self.claims.get(claim.0);
+                    // Whoever keeps releases secret has ended it without a word.
+                    let Some(held) = held.filter(|held| held.token() == Some(token)) else {
+                        continue;
+                    };
+                    tell(News::Granted(self.holding(claim, held, token)));
+                }
+                Entry::Released(claim, token) => {
+                    tell(News::Change(&Change::Released { claim, token }));
+                }
+                Entry::Other(other) => tell(News::Change(&queue.others[other as usize])),
+                Entry::Gone => continue,
+            }
+            count += 1;
+        }
+        let more = queue.told < queue.entries.len();
+        if !more {
+            queue.clear();
+            self.changes.waiting = 0;
+        }
+        self.changes.queue = queue;
+        more
+    }
+
+    /// All that the standbys have not been told of.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        let mut changes = Vec::with_capacity(self.changes_waiting());
+        self.tell_standbys(usize::MAX, |news| {
+            changes.push(match news {
+                News::Granted(held) => held.to_change(),
+                News::Change(change) => change.clone(),
+            });
+        });
+        changes
     }
 }

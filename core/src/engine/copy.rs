@@ -192,16 +192,8 @@ impl Engine {
 
     /// What a copy has to know of a claim that holds.
     pub(super) fn granted(&self, claim: u32, token: Token) -> Change {
-        let granted = &self.claims[claim];
-        Change::Granted {
-            claim: ClaimId(claim),
-            key: self.locks[granted.lock].key.clone(),
-            token,
-            owner: Arc::clone(self.owner_of(granted)),
-            tag: granted.tag(),
-            lease: granted.lease(),
-            ends: granted.deadline,
-        }
+        self.holding(ClaimId(claim), &self.claims[claim], token)
+            .to_change()
     }
 
     /// What a copy has to know of a claim that waits.
@@ -253,8 +245,12 @@ impl Engine {
             self.changes.journal_mut().push_new(ClaimId(claim), token);
         }
         if self.changes.tells_standbys() {
-            let change = self.granted(claim, token);
-            self.changes.push_new(ClaimId(claim), change);
+            if self.changes.tells_everything() {
+                let change = self.granted(claim, token);
+                self.changes.push_spelled(change);
+            } else {
+                self.changes.push_new(ClaimId(claim), token);
+            }
         }
     }
 
@@ -263,12 +259,7 @@ impl Engine {
         self.changes.record(recording);
     }
 
-    /// The changes that have not been polled yet.
-    pub fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.changes.iter()
-    }
-
-    /// How many changes have not been polled yet.
+    /// How many changes the standbys have not been told of.
     #[must_use]
     pub fn changes_waiting(&self) -> usize {
         self.changes.waiting()

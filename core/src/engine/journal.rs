@@ -173,7 +173,12 @@ impl Engine {
         more
     }
 
-    fn holding<'a>(&'a self, claim: ClaimId, held: &'a Claim, token: Token) -> Holding<'a> {
+    pub(super) fn holding<'a>(
+        &'a self,
+        claim: ClaimId,
+        held: &'a Claim,
+        token: Token,
+    ) -> Holding<'a> {
         Holding {
             claim,
             key: self.locks[held.lock].key.as_ref(),

@@ -96,6 +96,20 @@ impl Engine {
         Some(self.granted(claim, token))
     }
 
+    /// Whether this request holds its key with this token.
+    #[must_use]
+    pub fn still_holds(&self, claim: ClaimId, token: Token) -> bool {
+        let held = self.claims.get(claim.0);
+        held.is_some_and(|held| held.token() == Some(token))
+    }
+
+    /// A grant as it is now, if this request still holds its key with this token.
+    #[must_use]
+    pub fn grant_by(&self, claim: ClaimId, token: Token) -> Option<Change> {
+        self.still_holds(claim, token)
+            .then(|| self.granted(claim.0, token))
+    }
+
     /// Every grant.
     pub fn grants(&self) -> impl Iterator<Item = Change> {
         self.claims.iter().filter_map(|(claim, held)| {

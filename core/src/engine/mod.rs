@@ -219,11 +219,6 @@ impl Engine {
     pub fn poll_effect(&mut self) -> Option<Effect> {
         poll(&mut self.effects)
     }
-
-    /// The next change of the state, if [they are recorded](EngineSettings::recording).
-    pub fn poll_change(&mut self) -> Option<Change> {
-        self.changes.poll()
-    }
 }
 
 fn poll<T>(queue: &mut VecDeque<T>) -> Option<T> {

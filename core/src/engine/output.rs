@@ -151,7 +151,7 @@ pub struct Holding<'a> {
     /// With which token.
     pub token: Token,
     /// Who holds it.
-    pub owner: &'a Owner,
+    pub owner: &'a Arc<Owner>,
     /// The tag of its newest attempt.
     pub tag: Option<Tag>,
     /// How long the lease is.
@@ -160,7 +160,23 @@ pub struct Holding<'a> {
     pub ends: Time,
 }
 
-/// What a journal is told.
+impl Holding<'_> {
+    /// The same for those who keep it.
+    #[must_use]
+    pub fn to_change(&self) -> Change {
+        Change::Granted {
+            claim: self.claim,
+            key: self.key.to_key(),
+            token: self.token,
+            owner: Arc::clone(self.owner),
+            tag: self.tag,
+            lease: self.lease,
+            ends: self.ends,
+        }
+    }
+}
+
+/// What those are told who keep a copy of the state.
 #[derive(Clone, Copy, Debug)]
 pub enum News<'a> {
     /// A request got its key.

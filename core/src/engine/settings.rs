@@ -25,7 +25,7 @@ pub struct EngineSettings {
     /// How many requests that wait on a connection leave in the step in which it breaks, and how many are refused in the
     /// step in which no token is left; the rest follows with [`Engine::expire`](super::Engine::expire).
     pub parted_at_once: u32,
-    /// Which changes of the state [`Engine::poll_change`](super::Engine::poll_change) tells.
+    /// Which changes of the state [`Engine::tell_standbys`](super::Engine::tell_standbys) tells.
     pub recording: Recording,
     /// What is broken on purpose: nothing, outside of tests.
     #[doc(hidden)]

@@ -27,6 +27,9 @@ pub const FRAME_BYTES: usize = 1 << 20;
 /// How many bytes of changes are put into one frame at most, so that every frame is short enough.
 pub(super) const BATCH_BYTES: usize = FRAME_BYTES - 8192;
 
+/// Changes of which so many always fit into one frame.
+pub(super) const SURELY_FIT: usize = 900;
+
 /// What a frame says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Frame {

@@ -1,5 +1,5 @@
-//! The changes that a journal is told, shorter than elsewhere: under load most of them are grants that differ from
-//! the one before them in little, and their ends.
+//! Changes as journals and standbys are told them, shorter than in a part of the state: under load most of them are
+//! grants that differ from the one before them in little, and their ends.
 //!
 //! ```text
 //!  9  claim  key  token − the one before                  the same owner, lease and time left; no tag
@@ -106,7 +106,7 @@ impl<'a> NewsWriter<'a> {
             Some(tag) if tag.attempt == 0 => u32::try_from(tag.number).ok(),
             Some(_) => None,
         };
-        let like_before = ptr::eq(held.owner, self.owner)
+        let like_before = ptr::eq(Arc::as_ptr(held.owner), self.owner)
             && (held.lease, left) == (self.lease, self.left)
             && (1..256).contains(&ahead)
             && key.len() < 256;
@@ -128,7 +128,7 @@ impl<'a> NewsWriter<'a> {
                 }
             }
             _ => {
-                self.owner = held.owner;
+                self.owner = Arc::as_ptr(held.owner);
                 (self.lease, self.left) = (held.lease, left);
                 self.to.holding(held);
             }

@@ -71,7 +71,7 @@ fn a_copy_counts_nothing_that_its_original_did() {
     assert!(rig.release("released", grant));
     rig.pass(31 * SECOND);
     let mut copy = Engine::new(EngineSettings::default(), 2);
-    while let Some(change) = rig.engine.poll_change() {
+    for change in rig.engine.take_changes() {
         copy.apply(rig.now, &change).expect("it fits");
     }
     let counts = |engine: &Engine| {
@@ -87,14 +87,14 @@ fn nothing_is_recorded_unless_somebody_wants_to_know() {
     let mut rig = Rig::new();
     let one = rig.client("one");
     rig.hold(one, "a");
-    assert_eq!(rig.engine.poll_change(), None);
+    assert_eq!(rig.engine.take_changes(), []);
 }
 
 #[test]
 fn a_copy_that_takes_over_renews_leases_and_keeps_queues_for_those_who_come_back() {
     let mut rig = busy();
     let mut copy = Engine::new(EngineSettings::default(), 2);
-    while let Some(change) = rig.engine.poll_change() {
+    for change in rig.engine.take_changes() {
         copy.apply(rig.now, &change).expect("it fits");
     }
     rig.pass(29 * SECOND);
@@ -187,7 +187,7 @@ fn what_is_undone_before_it_is_told_is_not_told_at_all() {
         ..EngineSettings::default()
     });
     let (one, two) = (rig.client("one"), rig.client("two"));
-    while rig.engine.poll_change().is_some() {}
+    rig.engine.take_changes();
     for _ in 0..100 {
         let gone = rig.hold(one, "gone");
         assert!(rig.release("gone", gone));
@@ -202,7 +202,7 @@ fn what_is_undone_before_it_is_told_is_not_told_at_all() {
     assert!(rig.release("waited", waited));
     let mut copy = Engine::new(EngineSettings::default(), 7);
     let mut follow = |rig: &mut Rig| {
-        while let Some(change) = rig.engine.poll_change() {
+        for change in rig.engine.take_changes() {
             copy.apply(rig.now, &change).expect("it fits");
         }
         assert_eq!(state(&copy), state(&rig.engine));

@@ -46,7 +46,7 @@ fn parts_and_the_changes_between_them_lead_to_the_same_state() {
     let mut rig = busy_rig();
     let mut copy = Engine::new(EngineSettings::default(), 3);
     let (mut cursor, mut reader) = (DumpCursor::default(), DumpReader::default());
-    while rig.engine.poll_change().is_some() {}
+    rig.engine.take_changes();
     let one = rig.client("one");
     let mut more = true;
     let mut step = 0;
@@ -73,7 +73,7 @@ fn parts_and_the_changes_between_them_lead_to_the_same_state() {
             rig.release(&key, grant);
         }
         while rig.engine.poll_effect().is_some() {}
-        while let Some(change) = rig.engine.poll_change() {
+        for change in rig.engine.take_changes() {
             copy.apply_between(rig.now, &mut reader, &change)
                 .expect("it fits");
         }
@@ -227,7 +227,7 @@ fn a_copy_of_two_that_have_met_may_have_two_holders_too() {
     let given = foreign(&rig, "two", "key", u64::MAX >> 2, first(7).expect("a tag"));
     rig.engine.merge(rig.now, &given);
     let mut copy = Engine::new(EngineSettings::default(), 5);
-    while let Some(change) = rig.engine.poll_change() {
+    for change in rig.engine.take_changes() {
         copy.apply(rig.now, &change).expect("it fits");
     }
     copy.check_invariants();

@@ -744,7 +744,7 @@ fn standbys_and_journal_are_both_told_everything_that_lasts() {
         life.step();
         life.write();
         if round % 10 == 0 {
-            while let Some(change) = life.engine.poll_change() {
+            for change in life.engine.take_changes() {
                 copy.apply(life.now, &change).expect("it fits");
             }
             assert_eq!(state(&copy), state(&life.engine));

@@ -61,7 +61,7 @@ impl Life {
     /// each step.
     fn copy(&mut self, source: &mut Life, mut write: impl FnMut(&mut Life, bool)) {
         source.engine.record_changes(Recording::Everything);
-        while source.engine.poll_change().is_some() {}
+        source.engine.take_changes();
         self.engine.clear();
         let (mut cursor, mut reader) = (DumpCursor::default(), DumpReader::default());
         let mut more = true;
@@ -81,7 +81,7 @@ impl Life {
                 source.now = self.now;
                 source.step();
                 self.now = source.now;
-                while let Some(change) = source.engine.poll_change() {
+                for change in source.engine.take_changes() {
                     let taken = self.engine.apply_between(self.now, &mut reader, &change);
                     taken.expect("it is of one piece");
                 }
