@@ -148,7 +148,7 @@ impl Session {
                 continue;
             };
             match operation.place {
-                Place::Waiting => self.go(id, now),
+                Place::Waiting => self.go_on_after_up(id, index, now),
                 Place::Toward(target) if target == index => self.go(id, now),
                 Place::Toward(_) => self.enqueue(id, operation.place),
                 Place::Sent | Place::Paused(_) => {}
@@ -193,7 +193,7 @@ impl Session {
                 Place::Toward(_) => self.enqueue(id, operation.place),
                 Place::Waiting => {
                     self.enqueue(id, Place::Waiting);
-                    self.check_exhausted(id, now);
+                    self.go_on_after_refusal(id, index, now);
                 }
                 Place::Sent | Place::Paused(_) => {}
             }

@@ -1,5 +1,8 @@
 //! Tries of an operation that needs one answer: an acquire or a question. They fail, are counted, and
 //! the next connection is tried, until there have been as many failures as registered connections.
+//! When the last of them was the loss of the last connection that was up, what the server does next decides: if
+//! it takes a new one at once, it was there and the request has failed; if it refuses, it is restarting or dead, and
+//! the call waits for it as one would that begins then.
 
 use super::super::address::Address;
 use super::choice::Choice;
@@ -8,6 +11,7 @@ use super::operation::{Kind, Place};
 use super::slab::OperationId;
 use super::{MILLISECOND, Micros, Session, Settings};
 use crate::error::{Error, ErrorKind};
+use crate::protocol::Role;
 use std::fmt::Write as _;
 
 /// Between tries beyond the last counted one, while `retry_for` runs.
@@ -21,6 +25,10 @@ pub(super) struct Tries {
     waiting_since: Option<Micros>,
     /// The tries are used up; it goes on until then.
     over_at: Option<Micros>,
+    /// The tries were used up when the last connection broke. Until then it may wait for a server to come back.
+    patient_until: Option<Micros>,
+    /// It waits to see whether the server takes a new connection at once, and so was there all the time, or refuses it.
+    awaits_return: bool,
     /// Since when the active node that was named is out of reach, and how often that was asked again.
     pub(super) out_of_reach_since: Option<Micros>,
     pub(super) asked_later: u32,
@@ -75,6 +83,7 @@ impl Session {
         let to_active = self.is_active(index);
         if let Some(tries) = self.tries_of(id) {
             tries.waiting_since = None;
+            tries.awaits_return = false;
             if to_active {
                 tries.out_of_reach_since = None;
                 tries.asked_later = 0;
@@ -114,8 +123,54 @@ impl Session {
             Some(failure) => failure.text.clone(),
             None => "the connection was lost".to_owned(),
         };
+        let leaving = connection.role == Some(Role::Leaving);
         let reason = (connection.address.clone(), text);
-        self.fail_attempt(id, Some(reason), answered, now);
+        let used_up = self.count_failure(id, Some(reason), answered);
+        if !used_up {
+            return self.route(id, now);
+        }
+        if self.own_is_up() {
+            return self.go_on_or_fail(id, now);
+        }
+        // The connections to one server break together, when it restarts or dies.
+        let patience = self.settings.connect_timeout.max(self.settings.retry_for);
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        let Some(tries) = operation.tries_mut() else {
+            return;
+        };
+        if now >= *tries.patient_until.get_or_insert(now + patience) {
+            return self.fail_used_up(id, now);
+        }
+        tries.awaits_return = !leaving;
+        tries.waiting_since = Some(now);
+        self.enqueue(id, Place::Waiting);
+        self.schedule_operation(id, now);
+    }
+
+    /// A connection has come up while this one waits for any.
+    pub(super) fn go_on_after_up(&mut self, id: OperationId, index: usize, now: Micros) {
+        // One that is leaving takes connections too, so as to say that.
+        let stays = self.connections[index].role != Some(Role::Leaving);
+        let own = index < self.registered;
+        match self.tries_of(id) {
+            Some(tries) if tries.awaits_return && own && stays => self.go_on_or_fail(id, now),
+            Some(_) | None => self.go(id, now),
+        }
+    }
+
+    /// A connection could not be made while this one waits for any.
+    pub(super) fn go_on_after_refusal(&mut self, id: OperationId, index: usize, now: Micros) {
+        let own = index < self.registered;
+        if let Some(tries) = self.tries_of(id)
+            && own
+            && std::mem::take(&mut tries.awaits_return)
+        {
+            // A server that is not there has not failed this request: it is as for a call that begins now.
+            tries.failed = 0;
+        }
+        self.check_exhausted(id, now);
     }
 
     /// Rule 4.5: one try has failed. `fresh`: the count starts again, because the node was alive meanwhile.
@@ -126,29 +181,53 @@ impl Session {
         fresh: bool,
         now: Micros,
     ) {
+        if self.count_failure(id, reason, fresh) {
+            self.go_on_or_fail(id, now);
+        } else {
+            self.route(id, now);
+        }
+    }
+
+    /// Whether that was the last try that counts.
+    fn count_failure(
+        &mut self,
+        id: OperationId,
+        reason: Option<(Address, String)>,
+        fresh: bool,
+    ) -> bool {
         let registered = self.registered as u32;
-        let retry_for = self.settings.retry_for;
         let Some(operation) = self.operations.get_mut(id) else {
-            return;
+            return false;
         };
         operation.moves = 0;
         let Some(tries) = operation.tries_mut() else {
-            return;
+            return false;
         };
         tries.out_of_reach_since = None;
         tries.asked_later = 0;
         if fresh {
             tries.failed = 0;
             tries.over_at = None;
+            tries.patient_until = None;
         }
         tries.failed += 1;
         if let Some((address, text)) = reason {
             tries.reasons.retain(|(known, _)| *known != address);
             tries.reasons.push((address, text));
         }
-        if tries.failed < registered {
-            return self.route(id, now);
-        }
+        tries.failed >= registered
+    }
+
+    /// The tries are used up: what is left is `retry_for`.
+    fn go_on_or_fail(&mut self, id: OperationId, now: Micros) {
+        let retry_for = self.settings.retry_for;
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        let Some(tries) = operation.tries_mut() else {
+            return;
+        };
+        tries.awaits_return = false;
         let over_at = *tries.over_at.get_or_insert(now + retry_for);
         if now >= over_at {
             return self.fail_used_up(id, now);

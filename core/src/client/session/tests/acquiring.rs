@@ -47,11 +47,99 @@ fn rule_4_5_a_broken_connection_is_a_failed_try_and_the_next_is_tried_at_once() 
     world.cut(2);
     assert_eq!(world.line(0), "A k 30 3.5 #1.2");
     world.cut(0);
+    assert_eq!(world.result(face), None, "is the server still there?");
+    world.accept(1);
     assert_eq!(
         world.error(face),
         ErrorKind::ConnectionFailed,
         "three of three"
     );
+}
+
+#[test]
+fn rule_4_5_a_call_outlives_the_restart_of_the_only_server() {
+    for leaves in [false, true] {
+        let mut world = World::with(&["a:1"], |settings| settings.connect_timeout = 5 * S);
+        world.accept_all();
+        let (face, _) = world.acquire("k", wait_ms(20_000));
+        world.pass(S);
+        // Both connections break together, and the call had been sent again over the second before that was known.
+        world.cut(1);
+        world.cut(0);
+        if leaves {
+            world.accept_as(0, "leaving", "-", "a:1");
+            world.cut(0);
+        }
+        let broken = world.now;
+        for index in [0, 1] {
+            if world.pipes.contains_key(&index) {
+                world.refuse(index);
+            }
+        }
+        while world.pipes.is_empty() {
+            assert!(world.now < broken + 4 * S, "it is not tried again");
+            assert_eq!(world.result(face), None);
+            world.pass(10 * MS);
+        }
+        let index = *world.pipes.keys().next().expect("just seen");
+        world.accept(index);
+        let line = world.line(index);
+        assert!(
+            line.starts_with("A k 30 ") && line.contains(" #1."),
+            "the same request, for the wait that is left: {line}"
+        );
+        world.say(index, &format!("A k 7 {}", tag(&line)));
+        assert_eq!(world.grant(face).token, token(7));
+    }
+}
+
+#[test]
+fn rule_4_5_a_server_that_does_not_come_back_ends_a_call_after_the_connect_timeout() {
+    let mut world = World::up(&["a:1"]);
+    let (face, _) = world.acquire("k", Wait::Forever);
+    world.cut(1);
+    world.cut(0);
+    let broken = world.now;
+    let error = loop {
+        for index in [0, 1] {
+            if world.pipes.contains_key(&index) {
+                world.refuse(index);
+            }
+        }
+        if let Some(result) = world.result(face) {
+            break result.expect_err("nobody has granted it anything");
+        }
+        assert!(world.now < broken + 7 * S, "for ever");
+        world.pass(10 * MS);
+    };
+    assert_eq!(*error.kind(), ErrorKind::ConnectionFailed);
+    assert!(world.now >= broken + 3 * S, "the connect timeout");
+}
+
+#[test]
+fn rule_4_5_a_server_that_restarts_again_and_again_ends_a_call_after_the_connect_timeout() {
+    let mut world = World::up(&["a:1"]);
+    let (face, _) = world.acquire("k", Wait::Forever);
+    let began = world.now;
+    let error = loop {
+        if let Some(result) = world.result(face) {
+            break result.expect_err("nobody has granted it anything");
+        }
+        assert!(world.now < began + 20 * S, "for ever");
+        for index in [0, 1] {
+            match world.pipes.get(&index) {
+                Some(pipe) if pipe.connected => world.cut(index),
+                Some(_) if world.now % (2 * S) < S => world.refuse(index),
+                Some(_) => {
+                    world.accept(index);
+                }
+                None => {}
+            }
+        }
+        world.pass(100 * MS);
+    };
+    assert_eq!(*error.kind(), ErrorKind::ConnectionFailed);
+    assert!(world.now >= began + 3 * S, "the connect timeout");
 }
 
 #[test]
@@ -153,6 +241,7 @@ fn rule_4_5_a_refusal_or_a_standbys_probe_does_not_count_as_an_answer() {
         }
         world.cut(index);
     }
+    world.accept_as(0, "standby", "x:1", "-");
     assert_eq!(world.error(face), ErrorKind::ConnectionFailed);
 }
 
