@@ -149,6 +149,9 @@ pub(crate) struct Want {
     /// Do not wait at all: take the lock if it is free [default: wait]
     #[arg(long)]
     pub(crate) no_wait: bool,
+    /// How long to go on trying where no server can be reached, as far as --wait allows
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = values::time, allow_hyphen_values = true)]
+    pub(crate) retry_for: Duration,
 }
 
 #[derive(Args, Debug)]

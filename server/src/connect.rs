@@ -23,6 +23,15 @@ impl Connection {
         Ok(builder.build()?)
     }
 
+    /// The same for `want`, which may go on trying where no server is in reach.
+    pub(crate) fn client_for(&self, want: &Want) -> Result<Client, Failure> {
+        let mut builder = self.builder()?.retry_for(want.retry_for);
+        if let Some(servers) = &self.servers {
+            builder = builder.servers(servers);
+        }
+        Ok(builder.build()?)
+    }
+
     /// A client of one server alone, which does not turn to another one when that is down.
     pub(crate) fn client_of(&self, server: &str) -> Result<Client, Failure> {
         let builder = self.builder()?.servers(server).connect_timeout(SOON);

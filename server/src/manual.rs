@@ -89,6 +89,11 @@ fn page(command: Command, see_also: Vec<String>) -> Result<Vec<u8>, Failure> {
     let title = command.get_name().to_uppercase();
     let has_subcommands = command.has_subcommands();
     let has_notes = command.get_after_help().is_some();
+    let behind_dashes = command
+        .get_positionals()
+        .find(|argument| argument.is_last_set())
+        .and_then(|argument| argument.get_value_names())
+        .map(|names| format!("<\\fI{}\\fR>", names.join(" ")));
     let man = Man::new(command)
         .title(title)
         // Without a word here the rest of the head would move one place to the left; a date would not be the
@@ -99,7 +104,13 @@ fn page(command: Command, see_also: Vec<String>) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
+    let mut synopsis = Vec::new();
+    man.render_synopsis_section(&mut synopsis)?;
+    let mut synopsis = String::from_utf8_lossy(&synopsis).into_owned();
+    if let Some(argument) = behind_dashes {
+        synopsis = synopsis.replace(&argument, &format!("\\fB\\-\\-\\fR {argument}"));
+    }
+    text.extend_from_slice(synopsis.as_bytes());
     man.render_options_section(&mut text)?;
     if has_subcommands {
         man.render_subcommands_section(&mut text)?;
@@ -119,4 +130,23 @@ fn page(command: Command, see_also: Vec<String>) -> Result<Vec<u8>, Failure> {
         writeln!(text, "{}", pages.join(", "))?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_synopsis_of_run_says_what_stands_before_the_command() {
+        let run = visible()
+            .find_subcommand("run")
+            .expect("there is one")
+            .clone();
+        let page = page(run, Vec::new()).expect("a page");
+        let page = String::from_utf8(page).expect("text");
+        assert!(
+            page.contains("<\\fIKEY\\fR> \\fB\\-\\-\\fR <\\fICOMMAND ARG\\fR>"),
+            "{page}"
+        );
+    }
 }

@@ -79,6 +79,11 @@ pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a time that may be none.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    seconds(text).map(Duration::from_millis)
+}
+
 /// Reads the value of `--wait`.
 pub(crate) fn wait(text: &str) -> Result<Wait, String> {
     match seconds(text)? {

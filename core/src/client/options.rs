@@ -138,7 +138,9 @@ impl ClientBuilder {
         self
     }
 
-    /// How long an acquire goes on trying after its tries are used up. Zero by default.
+    /// How long an acquire goes on trying where it would end with
+    /// [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed): after as many failed tries as there are connections, or
+    /// with no server in reach for `connect_timeout`. Zero by default. Its wait still ends it.
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
         self

@@ -50,7 +50,7 @@ fn wait_for(
     inbox: &Inbox<Result<Option<Lock>, Error>>,
     arguments: &Acquire,
 ) -> Result<Lock, Failure> {
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client_for(&arguments.want)?;
     let key = arguments.key.bytes();
     let done = inbox.sender();
     let pending = arguments

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: Run) -> Result<u8, Failure> {
     let blocked = SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty());
     // Before any thread is there, so that all of them leave the signals to the inbox.
     let inbox = Inbox::new(&SIGNALS).map_err(|error| cannot("listen for signals", &error))?;
-    let client = arguments.connection.client()?;
+    let client = arguments.connection.client_for(&arguments.want)?;
     let guard = Guard::start().map_err(|error| cannot("start the guard", &error))?;
     let mut supervisor = Supervisor::new(arguments, inbox, client, guard, blocked);
     let code = supervisor

@@ -169,7 +169,7 @@ impl Session {
             return;
         };
         let error = if acquire.sent.is_some() {
-            wait_timeout()
+            wait_timeout(&acquire.key)
         } else {
             self.connection_failed(id)
         };
@@ -187,7 +187,7 @@ impl Session {
         };
         let result = match acquire.wait {
             Wait::No => Ok(Outcome::NotHad),
-            Wait::For(_) | Wait::Forever => Err(wait_timeout()),
+            Wait::For(_) | Wait::Forever => Err(wait_timeout(&acquire.key)),
         };
         self.end_acquire(id, result, now);
     }
@@ -429,9 +429,12 @@ pub(super) enum Confirmed {
     TooLate,
 }
 
-fn wait_timeout() -> Error {
+fn wait_timeout(key: &Key) -> Error {
+    let key = String::from_utf8_lossy(key.spelling());
     Error::new(
         ErrorKind::WaitTimeout,
-        "the lock was not had within the wait: others hold it or wait for it before this caller",
+        format!(
+            "the lock {key} was not had within the wait: others hold it or wait for it before this caller"
+        ),
     )
 }

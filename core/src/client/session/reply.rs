@@ -260,30 +260,31 @@ impl Session {
             .operations
             .get_mut(id)
             .is_some_and(|operation| operation.tries_mut().is_some());
-        let kind = ErrorKind::of_wire_code(code);
+        let refused = |session: &Session| {
+            let operation = session.operations.get(id);
+            let key = operation.and_then(|operation| operation.key());
+            let about = key.map_or_else(String::new, |key| {
+                format!(" about {}", String::from_utf8_lossy(key.spelling()))
+            });
+            let text = format!("the server refused the request{about}: {code}: {text}");
+            Error::new(ErrorKind::of_wire_code(code), text)
+        };
         match (is_try, code) {
             (true, "unavailable") => {
-                let address = self.connections[index].address.clone();
                 let text = format!("no node is active there: {text}");
-                self.fail_attempt(id, Some((address, text)), fresh, now);
+                self.fail_refused_try(id, index, text, fresh, now);
             }
             // What repeats itself goes on at its next turn.
             (false, "unavailable") => {}
             (true, _) => {
-                let error = Error::new(
-                    kind,
-                    format!("the server refused the request: {code}: {text}"),
-                );
+                let error = refused(self);
                 match self.operations.get(id).map(|operation| &operation.kind) {
                     Some(Kind::Acquire(_)) => self.end_acquire(id, Err(error), now),
                     Some(_) | None => self.fail_operation(id, error),
                 }
             }
             (false, _) => {
-                let error = Error::new(
-                    kind,
-                    format!("the server refused the request: {code}: {text}"),
-                );
+                let error = refused(self);
                 self.refuse_repeat(id, error);
             }
         }

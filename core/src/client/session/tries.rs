@@ -9,13 +9,16 @@ use super::choice::Choice;
 use super::connection::State;
 use super::operation::{Kind, Place};
 use super::slab::OperationId;
-use super::{MILLISECOND, Micros, Session, Settings};
+use super::{ConnectionId, MILLISECOND, Micros, Session, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Role;
 use std::fmt::Write as _;
 
 /// Between tries beyond the last counted one, while `retry_for` runs.
 const RETRY_PAUSE: Micros = 100 * MILLISECOND;
+
+/// A node that stops refuses its requests and ends its connections directly after that.
+const STOPPING: Micros = 200 * MILLISECOND;
 
 /// How an operation's tries have gone.
 #[derive(Default)]
@@ -29,6 +32,8 @@ pub(super) struct Tries {
     patient_until: Option<Micros>,
     /// It waits to see whether the server takes a new connection at once, and so was there all the time, or refuses it.
     awaits_return: bool,
+    /// The tries were used up when this connection said that no node is active: is it ended now, because the node stops?
+    refused_by: Option<ConnectionId>,
     /// Since when the active node that was named is out of reach, and how often that was asked again.
     pub(super) out_of_reach_since: Option<Micros>,
     pub(super) asked_later: u32,
@@ -84,6 +89,7 @@ impl Session {
         if let Some(tries) = self.tries_of(id) {
             tries.waiting_since = None;
             tries.awaits_return = false;
+            tries.refused_by = None;
             if to_active {
                 tries.out_of_reach_since = None;
                 tries.asked_later = 0;
@@ -104,7 +110,7 @@ impl Session {
             return;
         };
         match operation.place {
-            Place::Paused(until) if now >= until => self.route(id, now),
+            Place::Paused(until) if now >= until => self.go_on_after_pause(id, now),
             Place::Waiting => self.check_exhausted(id, now),
             Place::Paused(_) | Place::Sent | Place::Toward(_) => {}
         }
@@ -133,20 +139,65 @@ impl Session {
             return self.go_on_or_fail(id, now);
         }
         // The connections to one server break together, when it restarts or dies.
-        let patience = self.settings.connect_timeout.max(self.settings.retry_for);
-        let Some(operation) = self.operations.get_mut(id) else {
-            return;
-        };
-        let Some(tries) = operation.tries_mut() else {
-            return;
-        };
-        if now >= *tries.patient_until.get_or_insert(now + patience) {
+        if !self.is_patient(id, now) {
             return self.fail_used_up(id, now);
         }
+        let Some(tries) = self.tries_of(id) else {
+            return;
+        };
         tries.awaits_return = !leaving;
         tries.waiting_since = Some(now);
         self.enqueue(id, Place::Waiting);
         self.schedule_operation(id, now);
+    }
+
+    /// The node there says that none is active.
+    pub(super) fn fail_refused_try(
+        &mut self,
+        id: OperationId,
+        index: usize,
+        text: String,
+        fresh: bool,
+        now: Micros,
+    ) {
+        let reason = (self.connections[index].address.clone(), text);
+        let used_up = self.count_failure(id, Some(reason), fresh);
+        if !used_up {
+            return self.route(id, now);
+        }
+        if self.settings.retry_for > 0 || !self.is_patient(id, now) {
+            return self.go_on_or_fail(id, now);
+        }
+        let connection = self.connection_id(index);
+        let Some(operation) = self.operations.get_mut(id) else {
+            return;
+        };
+        operation.place = Place::Paused(now + STOPPING);
+        if let Some(tries) = operation.tries_mut() {
+            tries.refused_by = Some(connection);
+        }
+        self.schedule_operation(id, now);
+    }
+
+    fn go_on_after_pause(&mut self, id: OperationId, now: Micros) {
+        let refused_by = self.tries_of(id).and_then(|tries| tries.refused_by.take());
+        if let Some(connection) = refused_by {
+            if self.is_current(connection) {
+                return self.go_on_or_fail(id, now);
+            }
+            // It was stopping, and that is no answer to this request.
+            if let Some(tries) = self.tries_of(id) {
+                tries.failed = 0;
+            }
+        }
+        self.route(id, now);
+    }
+
+    /// Whether a call whose tries are used up may wait for servers that restart; that it does so begins with the first time.
+    fn is_patient(&mut self, id: OperationId, now: Micros) -> bool {
+        let patience = self.settings.connect_timeout.max(self.settings.retry_for);
+        self.tries_of(id)
+            .is_some_and(|tries| now < *tries.patient_until.get_or_insert(now + patience))
     }
 
     /// A connection has come up while this one waits for any.
@@ -169,6 +220,8 @@ impl Session {
         {
             // A server that is not there has not failed this request: it is as for a call that begins now.
             tries.failed = 0;
+            // The tries that have just begun do not count.
+            tries.waiting_since = Some(now + 1);
         }
         self.check_exhausted(id, now);
     }

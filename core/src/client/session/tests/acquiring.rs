@@ -58,16 +58,23 @@ fn rule_4_5_a_broken_connection_is_a_failed_try_and_the_next_is_tried_at_once() 
 
 #[test]
 fn rule_4_5_a_call_outlives_the_restart_of_the_only_server() {
-    for leaves in [false, true] {
-        let mut world = World::with(&["a:1"], |settings| settings.connect_timeout = 5 * S);
-        world.accept_all();
+    for (leaves, refuses) in [(false, false), (true, false), (false, true)] {
+        let mut world = World::up(&["a:1"]);
         let (face, _) = world.acquire("k", wait_ms(20_000));
         world.pass(S);
+        if refuses {
+            // An orderly stop answers what waits before it ends the connections.
+            while let Some((index, line)) = world.all_lines().pop() {
+                let refusal = format!("E A k unavailable {} this node is stopping", tag(&line));
+                world.say(index, &refusal);
+            }
+        }
         // Both connections break together, and the call had been sent again over the second before that was known.
         world.cut(1);
         world.cut(0);
         if leaves {
             world.accept_as(0, "leaving", "-", "a:1");
+            world.pass(MS);
             world.cut(0);
         }
         let broken = world.now;
@@ -78,14 +85,14 @@ fn rule_4_5_a_call_outlives_the_restart_of_the_only_server() {
         }
         while world.pipes.is_empty() {
             assert!(world.now < broken + 4 * S, "it is not tried again");
-            assert_eq!(world.result(face), None);
+            assert_eq!(world.result(face), None, "{leaves} {refuses}");
             world.pass(10 * MS);
         }
         let index = *world.pipes.keys().next().expect("just seen");
         world.accept(index);
         let line = world.line(index);
         assert!(
-            line.starts_with("A k 30 ") && line.contains(" #1."),
+            line.starts_with("A k 30 ") && line.contains(" #1"),
             "the same request, for the wait that is left: {line}"
         );
         world.say(index, &format!("A k 7 {}", tag(&line)));
@@ -188,6 +195,8 @@ fn rule_4_5_unavailable_is_a_failed_try_and_every_other_refusal_is_final() {
         "nothing was done: the same attempt"
     );
     world.say(0, "E A k unavailable #1 no node is active");
+    assert_eq!(world.result(face), None, "is the node stopping?");
+    world.pass(200 * MS);
     assert_eq!(world.error(face), ErrorKind::ConnectionFailed);
     for code in ["denied", "busy", "internal", "quota"] {
         let (face, _) = world.acquire("k", Wait::Forever);
