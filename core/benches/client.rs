@@ -1,10 +1,11 @@
 //! How fast the client is against a bare socket, in pairs of acquire and release a second, and what a pair
 //! costs it in processor time, which is the same on a busy machine. The server runs in a process of its
 //! own, so that only the network is shared:
-//! `cargo bench -p fairlock --features server --bench client [-- SECONDS [ROUNDS]] [--pin CORE,CORE]`.
+//! `cargo bench -p fairlock --features server --bench client [-- SECONDS [ROUNDS]] [--pin CORE,CORE] [--only TEXT]`.
 //!
 //! Everything takes turns; printed are medians of the rounds, and of the ratios within each round. `--pin` puts
-//! the client on the first of two cores and the server on the second, which may be the same.
+//! the client on the first of two cores and the server on the second, which may be the same. `--only` takes only those whose
+//! names have this in them, for profilers.
 
 use fairlock::{Client, Server};
 use std::env;
@@ -44,10 +45,15 @@ fn main() {
         pin(std::process::id(), own);
         pin(server.id(), other);
     }
+    let place = arguments.iter().position(|argument| argument == "--only");
+    let only = place.map_or("", |place| {
+        arguments.get(place + 1).map_or("", String::as_str)
+    });
 
     compare(
         rounds,
         time,
+        only,
         &[
             ("bare socket, one at a time", &|| bare(address, time)),
             ("blocking, one at a time", &|| blocking(address, time)),
@@ -59,6 +65,7 @@ fn main() {
     compare(
         rounds,
         time,
+        only,
         &[
             ("bare socket, 256 under way", &|| {
                 bare_pipelined(address, time)
@@ -97,7 +104,12 @@ fn serve() {
 type Target<'a> = (&'a str, &'a dyn Fn() -> f64);
 
 /// Pairs a second of each target, in turns; the first is what the others are measured by.
-fn compare(rounds: usize, time: Duration, targets: &[Target<'_>]) {
+fn compare(rounds: usize, time: Duration, only: &str, targets: &[Target<'_>]) {
+    let wanted = targets.iter().filter(|(name, _)| name.contains(only));
+    let targets: Vec<_> = wanted.collect();
+    if targets.is_empty() {
+        return;
+    }
     let mut figures = vec![Vec::new(); targets.len()];
     for _ in 0..rounds {
         for (target, figures) in targets.iter().zip(&mut figures) {

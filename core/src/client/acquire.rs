@@ -53,7 +53,7 @@ impl Wish {
                     .transpose()?,
             })
         })();
-        Call::with_on_lost(&self.handle, ask, self.on_lost)
+        Call::with_on_lost(self.handle, ask, self.on_lost)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One operation and its three faces: await it, block on it, or give it a callback.
 
 use super::acquire::OnLost;
-use super::instance::{Face, Handle, Instance, Started};
+use super::instance::{Face, Handle, Here, Instance, Started};
 use super::lock::{Lock, LockInner};
 use super::session::{Ask, OperationId, Outcome};
 use super::view::{KeyState, LockPage, Status, Waiters};
@@ -17,48 +17,66 @@ use std::time::Duration;
 /// Nothing is sent before that. Dropping the future cancels the operation; only a release goes on.
 #[must_use = "nothing is sent until it is awaited, called or submitted"]
 pub struct Call<T> {
-    handle: Arc<Handle>,
+    origin: Origin,
     ask: Result<Ask, Error>,
     on_lost: Option<OnLost>,
-    lock: Option<Arc<LockInner>>,
     finish: Finish<T>,
+}
+
+/// Whose call it is.
+enum Origin {
+    Client(Arc<Handle>),
+    Lock(Arc<LockInner>),
 }
 
 type Finish<T> = fn(Outcome, &Place) -> T;
 
 /// Where an outcome becomes a value. It keeps the client alive until then, and a lock that is being
 /// released or kept.
-pub(crate) struct Place {
-    pub(crate) handle: Arc<Handle>,
-    pub(crate) instance: Arc<Instance>,
-    _lock: Option<Arc<LockInner>>,
+pub(crate) enum Place {
+    Client(Here),
+    Lock(Arc<LockInner>),
+}
+
+impl Place {
+    pub(crate) fn here(&self) -> &Here {
+        match self {
+            Place::Client(here) => here,
+            Place::Lock(lock) => lock.here(),
+        }
+    }
+
+    fn instance(&self) -> &Arc<Instance> {
+        self.here().instance()
+    }
 }
 
 // Only this crate makes calls, so only this crate has to know how outcomes become values.
 #[allow(private_bounds)]
 impl<T: FromOutcome> Call<T> {
     pub(crate) fn new(handle: &Arc<Handle>, ask: Result<Ask, Error>) -> Call<T> {
-        Call::with_on_lost(handle, ask, None)
+        Call::with_on_lost(handle.clone(), ask, None)
     }
 
     pub(crate) fn with_on_lost(
-        handle: &Arc<Handle>,
+        handle: Arc<Handle>,
         ask: Result<Ask, Error>,
         on_lost: Option<OnLost>,
     ) -> Call<T> {
         Call {
-            handle: handle.clone(),
+            origin: Origin::Client(handle),
             ask,
             on_lost,
-            lock: None,
             finish: T::from_outcome,
         }
     }
 
     pub(crate) fn of_lock(lock: &Arc<LockInner>, ask: Result<Ask, Error>) -> Call<T> {
         Call {
-            lock: Some(lock.clone()),
-            ..Call::new(lock.handle(), ask)
+            origin: Origin::Lock(lock.clone()),
+            ask,
+            on_lost: None,
+            finish: T::from_outcome,
         }
     }
 }
@@ -90,7 +108,7 @@ impl<T> Call<T> {
     fn block(self, check: Option<(Duration, &mut dyn FnMut() -> bool)>) -> Result<T, Error> {
         let finish = self.finish;
         let (place, ask, on_lost) = self.place()?;
-        let outcome = place.instance.block(ask, on_lost, check)?;
+        let outcome = place.instance().block(ask, on_lost, check)?;
         Ok(finish(outcome, &place))
     }
 
@@ -108,7 +126,7 @@ impl<T> Call<T> {
                 return Pending { operation: None };
             }
         };
-        let instance = place.instance.clone();
+        let instance = place.instance().clone();
         let face = Face::Callback(Box::new(move |outcome| {
             done(outcome.map(|outcome| finish(outcome, &place)));
         }));
@@ -120,14 +138,12 @@ impl<T> Call<T> {
 
     fn place(self) -> Result<(Place, Ask, Option<OnLost>), Error> {
         let ask = self.ask?;
-        let instance = match &self.lock {
-            Some(lock) => lock.instance()?.clone(),
-            None => self.handle.instance()?,
-        };
-        let place = Place {
-            handle: self.handle,
-            instance,
-            _lock: self.lock,
+        let place = match self.origin {
+            Origin::Client(handle) => Place::Client(handle.here()?),
+            Origin::Lock(lock) => {
+                lock.instance()?;
+                Place::Lock(lock)
+            }
         };
         Ok((place, ask, self.on_lost))
     }
@@ -170,10 +186,10 @@ impl<T> Future for Running<T> {
                 let finish = call.finish;
                 let (place, ask, on_lost) = call.place()?;
                 let face = Face::Waiting(Some(context.waker().clone()));
-                let started = place.instance.start(ask, on_lost, face);
+                let started = place.instance().start(ask, on_lost, face);
                 // No waker would come for what is known at once.
                 if started.known
-                    && let Poll::Ready(outcome) = place.instance.poll(&started, context.waker())
+                    && let Poll::Ready(outcome) = place.instance().poll(&started, context.waker())
                 {
                     return Poll::Ready(outcome.map(|outcome| finish(outcome, &place)));
                 }
@@ -188,7 +204,7 @@ impl<T> Future for Running<T> {
                 place,
                 started,
                 finish,
-            } => match place.instance.poll(started, context.waker()) {
+            } => match place.instance().poll(started, context.waker()) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(outcome) => {
                     let result = outcome.map(|outcome| finish(outcome, place));
@@ -204,7 +220,7 @@ impl<T> Future for Running<T> {
 impl<T> Drop for Running<T> {
     fn drop(&mut self) {
         if let State::Under { place, started, .. } = &self.0 {
-            place.instance.abandon(started);
+            place.instance().abandon(started);
         }
     }
 }

@@ -45,6 +45,14 @@ pub(super) struct Discarded {
     wakers: Vec<Waker>,
 }
 
+impl Discarded {
+    /// All of it, if there is any.
+    pub(super) fn take(&mut self) -> Option<Discarded> {
+        let any = !self.callbacks.is_empty() || !self.wakers.is_empty();
+        any.then(|| std::mem::take(self))
+    }
+}
+
 /// Who reads a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reader {
@@ -89,6 +97,8 @@ pub(super) struct Core {
     pub(super) last_watcher: u64,
     pub(super) discarded: Discarded,
     pub(super) lines: Vec<Option<Line>>,
+    /// Connections that have something to say, of which nobody has been told yet.
+    pub(super) writes: Vec<u32>,
     /// When the driver looks for sockets that nobody reads any more.
     pub(super) look_at: Option<Micros>,
     pub(super) finished: bool,
@@ -97,7 +107,6 @@ pub(super) struct Core {
 /// What is left to be done without the lock.
 #[derive(Default)]
 pub(super) struct After {
-    pub(super) writes: Vec<u32>,
     pub(super) connects: Vec<(ConnectionId, Address)>,
     pub(super) ends: Vec<(Line, bool)>,
     pub(super) wakers: Vec<Waker>,
@@ -107,6 +116,15 @@ pub(super) struct After {
 }
 
 impl After {
+    /// Whether there is nothing to be done.
+    pub(super) fn is_empty(&self) -> bool {
+        self.connects.is_empty()
+            && self.ends.is_empty()
+            && self.wakers.is_empty()
+            && !self.calls_back()
+            && !self.finished
+    }
+
     /// Whether code of users is to be run.
     pub(super) fn calls_back(&self) -> bool {
         !self.done.is_empty() || !self.lost.is_empty()
@@ -122,6 +140,7 @@ impl Core {
             last_watcher: 0,
             discarded: Discarded::default(),
             lines: Vec::new(),
+            writes: Vec::new(),
             look_at: None,
             finished: false,
         }
@@ -171,6 +190,10 @@ impl Core {
 
     /// Nobody is told any more that this lock is lost.
     pub(super) fn forget_watch(&mut self, lock: LockId) {
+        // Few locks are watched at all.
+        if self.watches.is_empty() {
+            return;
+        }
         if let Some(watch) = self.watches.remove(&lock) {
             self.discarded.callbacks.extend(watch.callbacks);
             let wakers = watch.wakers.into_iter().map(|(_, waker)| waker);
@@ -192,8 +215,8 @@ impl Core {
                     address,
                 } => after.connects.push((connection, address)),
                 Effect::Write { connection } => {
-                    if !after.writes.contains(&connection.index) {
-                        after.writes.push(connection.index);
+                    if !self.writes.contains(&connection.index) {
+                        self.writes.push(connection.index);
                     }
                 }
                 Effect::Close { connection, reset } => {
@@ -233,22 +256,44 @@ impl Core {
             }
             return;
         };
-        if let Ok(Outcome::Locked(grant)) = &result
-            && let Some(told) = entry.on_lost.take()
-        {
-            let watch = self.watches.entry(grant.lock).or_default();
-            watch.callbacks.push(told);
+        if let Some(told) = entry.on_lost.take() {
+            match &result {
+                Ok(Outcome::Locked(grant)) => {
+                    let watch = self.watches.entry(grant.lock).or_default();
+                    watch.callbacks.push(told);
+                }
+                Ok(_) | Err(_) => self.discarded.callbacks.push(told),
+            }
         }
-        match std::mem::replace(&mut entry.face, Face::Waiting(None)) {
+        match &mut entry.face {
             Face::Waiting(waker) => {
-                after.wakers.extend(waker);
+                after.wakers.extend(waker.take());
                 entry.face = Face::Done(result);
             }
-            Face::Callback(done) => {
-                self.remove_face(id);
-                after.done.push((done, result));
+            Face::Callback(_) => {
+                if let Some(Face::Callback(done)) = self.remove_face(id) {
+                    after.done.push((done, result));
+                }
             }
-            Face::Done(first) => entry.face = Face::Done(first),
+            Face::Done(_) => {}
         }
+    }
+
+    /// The lines that have something to say and are for the driver to write, because much is under way on them, are taken off
+    /// the list. True if there are any.
+    pub(super) fn defer_busy_lines(&mut self, few: u32) -> bool {
+        let all = self.writes.len();
+        let (session, lines) = (&self.session, &self.lines);
+        self.writes.retain(|index| {
+            let line = lines.get(*index as usize).and_then(Option::as_ref);
+            line.is_none_or(|line| {
+                let id = ConnectionId {
+                    index: *index,
+                    epoch: line.epoch,
+                };
+                session.under_way(id) <= few
+            })
+        });
+        self.writes.len() < all
     }
 }

@@ -145,13 +145,12 @@ impl Instance {
             index,
             epoch: line.epoch,
         };
-        let mut after = After::default();
         match write_all(&line.socket, &line.unsent) {
             Ok(written) if written == line.unsent.len() => {
                 line.unsent = Vec::new();
                 line.blocked = false;
                 line.watch(&self.driver.registry);
-                after.writes.push(index);
+                core.writes.push(index);
             }
             Ok(written) => {
                 line.unsent.drain(..written);
@@ -161,7 +160,7 @@ impl Instance {
                 core.session.handle_closed(id, text, now);
             }
         }
-        self.finish(core, after, Writer::Caller, now);
+        self.finish(core, After::default(), Writer::Caller, now);
     }
 
     /// The driver hears that there is something to read.
@@ -309,12 +308,9 @@ impl Instance {
     /// Writes what every connection has to say.
     pub(super) fn write_lines(&self) {
         let now = clock::now();
-        let core = self.lock();
-        let after = After {
-            writes: core.open_lines(),
-            ..After::default()
-        };
-        self.finish(core, after, Writer::Caller, now);
+        let mut core = self.lock();
+        core.write_all_lines();
+        self.finish(core, After::default(), Writer::Caller, now);
     }
 
     /// Nobody watches a socket any more that is about to be closed.
@@ -327,10 +323,12 @@ impl Instance {
 }
 
 impl Core {
-    pub(super) fn open_lines(&self) -> Vec<u32> {
+    /// Every connection may have something to say.
+    pub(super) fn write_all_lines(&mut self) {
         let lines = self.lines.iter().enumerate();
         let open = lines.filter(|(_, line)| line.is_some());
-        open.map(|(index, _)| index as u32).collect()
+        self.writes.clear();
+        self.writes.extend(open.map(|(index, _)| index as u32));
     }
 
     /// A blocking call has read its answer; the next one is expected soon.

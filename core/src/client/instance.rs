@@ -35,7 +35,18 @@ impl Handle {
     }
 
     /// The client in this process: a forked child gets an identity and connections of its own.
-    pub(crate) fn instance(&self) -> Result<Arc<Instance>, Error> {
+    pub(crate) fn here(self: Arc<Handle>) -> Result<Here, Error> {
+        let successor = match self.first.is_of_this_process() {
+            true => None,
+            false => Some(self.successor()?),
+        };
+        Ok(Here {
+            handle: self,
+            successor,
+        })
+    }
+
+    fn successor(&self) -> Result<Arc<Instance>, Error> {
         let mut instance = &self.first;
         while !instance.is_of_this_process() {
             if instance.successor.get().is_none() {
@@ -67,6 +78,20 @@ impl Drop for Handle {
             }
             instance = this.successor.get();
         }
+    }
+}
+
+/// A client in the process in which a call or a lock began. It keeps the client alive.
+#[derive(Clone)]
+pub(crate) struct Here {
+    handle: Arc<Handle>,
+    /// Only in a forked child: elsewhere it is the handle's first one, which needs no count of its own.
+    successor: Option<Arc<Instance>>,
+}
+
+impl Here {
+    pub(crate) fn instance(&self) -> &Arc<Instance> {
+        self.successor.as_ref().unwrap_or(&self.handle.first)
     }
 }
 
@@ -206,36 +231,34 @@ impl Instance {
     ) {
         core.settle(&mut after, now);
         let mut deferred = false;
-        if writer == Writer::Either && !after.writes.is_empty() && self.end_of_turn_writes() {
-            after.writes.clear();
-        } else if writer == Writer::Either {
-            let session = &core.session;
-            let lines = &core.lines;
-            after.writes.retain(|index| {
-                let line = lines.get(*index as usize).and_then(Option::as_ref);
-                let busy = line.is_some_and(|line| {
-                    let id = super::session::ConnectionId {
-                        index: *index,
-                        epoch: line.epoch,
-                    };
-                    session.under_way(id) > FEW
-                });
-                deferred |= busy;
-                !busy
-            });
+        if writer == Writer::Either && !core.writes.is_empty() {
+            if self.end_of_turn_writes() {
+                core.writes.clear();
+            } else {
+                deferred = core.defer_busy_lines(FEW);
+            }
         }
         // A write that fails makes others, over other connections.
-        while let Some(index) = after.writes.pop() {
+        while let Some(index) = core.writes.pop() {
             core = self.write(core, index, &mut after, now);
         }
         self.publish(&core);
-        let discarded = std::mem::take(&mut core.discarded);
+        let discarded = core.discarded.take();
         drop(core);
         drop(discarded);
-        if deferred && !self.attention.swap(true, Ordering::SeqCst) {
+        if deferred {
+            self.ask_driver_to_write();
+        }
+        if !after.is_empty() {
+            self.conclude(after);
+        }
+    }
+
+    fn ask_driver_to_write(&self) {
+        // While it stands the driver has yet to take the lock, and will find what others had put there before.
+        if !self.attention.load(Ordering::SeqCst) && !self.attention.swap(true, Ordering::SeqCst) {
             self.driver.wake();
         }
-        self.conclude(after);
     }
 
     /// Whether the event loop is in a turn, at the end of which it writes.
@@ -249,7 +272,9 @@ impl Instance {
         let deadlines = [core.session.next_deadline(), core.look_at];
         let next = deadlines.into_iter().flatten().min();
         let next = next.unwrap_or(Micros::MAX);
-        if self.deadline.swap(next, Ordering::SeqCst) != next {
+        // It changes under the lock only.
+        if self.deadline.load(Ordering::SeqCst) != next {
+            self.deadline.store(next, Ordering::SeqCst);
             self.driver.wake_by(next);
         }
     }
@@ -257,7 +282,6 @@ impl Instance {
     /// Does what must not be done under the lock.
     fn conclude(&self, after: After) {
         let After {
-            writes: _,
             connects,
             ends,
             wakers,
@@ -325,7 +349,7 @@ impl Instance {
         }
         let mut core = self.lock();
         if let Some(result) = core.take_result(started.face) {
-            let discarded = std::mem::take(&mut core.discarded);
+            let discarded = core.discarded.take();
             drop(core);
             drop(discarded);
             return Poll::Ready(result);
@@ -365,8 +389,16 @@ impl Instance {
     }
 
     pub(crate) fn drop_lock(&self, lock: LockId) {
-        let now = clock::now();
         let mut core = self.lock();
+        if core.session.forget_released(lock) {
+            // Nothing follows from that.
+            core.forget_watch(lock);
+            let discarded = core.discarded.take();
+            drop(core);
+            drop(discarded);
+            return;
+        }
+        let now = clock::now();
         core.drop_lock(lock, now);
         self.finish(core, After::default(), Writer::Either, now);
     }
@@ -465,16 +497,15 @@ impl Instance {
             return;
         }
         let mut core = self.lock();
-        let mut after = After::default();
         if due {
             core.session.handle_due(now);
             self.take_back_lines(&mut core, now);
         }
         // The end of a turn of the event loop may be late.
         if asked || (due && self.event_loop.is_some()) {
-            after.writes = core.open_lines();
+            core.write_all_lines();
         }
-        self.finish(core, after, Writer::Caller, now);
+        self.finish(core, After::default(), Writer::Caller, now);
     }
 }
 

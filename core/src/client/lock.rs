@@ -2,7 +2,7 @@
 
 use super::acquire::OnLost;
 use super::call::{Call, Place};
-use super::instance::{Handle, Instance};
+use super::instance::{Here, Instance};
 use super::session::{Ask, Grant, LockId};
 use super::wire_lease;
 use crate::error::{Error, LostReason};
@@ -25,8 +25,7 @@ pub struct Lock {
 
 /// The lock itself, alive while the [`Lock`] or one of its calls is.
 pub(crate) struct LockInner {
-    handle: Arc<Handle>,
-    instance: Arc<Instance>,
+    here: Here,
     id: LockId,
     key: Key,
     /// The key as the user wrote it where its spelling differs.
@@ -35,14 +34,15 @@ pub(crate) struct LockInner {
 }
 
 impl LockInner {
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
+    pub(crate) fn here(&self) -> &Here {
+        &self.here
     }
 
     /// Where the lock lives, unless this process was forked from the one that holds it.
     pub(crate) fn instance(&self) -> Result<&Arc<Instance>, Error> {
-        if self.instance.is_of_this_process() {
-            Ok(&self.instance)
+        let instance = self.here.instance();
+        if instance.is_of_this_process() {
+            Ok(instance)
         } else {
             Err(Error::forked())
         }
@@ -51,8 +51,8 @@ impl LockInner {
 
 impl Drop for LockInner {
     fn drop(&mut self) {
-        if self.instance.is_of_this_process() {
-            self.instance.drop_lock(self.id);
+        if let Ok(instance) = self.instance() {
+            instance.drop_lock(self.id);
         }
     }
 }
@@ -66,8 +66,7 @@ impl Lock {
             .then(|| grant.key.decode().into_boxed_slice());
         Lock {
             inner: Arc::new(LockInner {
-                handle: place.handle.clone(),
-                instance: place.instance.clone(),
+                here: place.here().clone(),
                 id: grant.lock,
                 key: grant.key,
                 decoded,

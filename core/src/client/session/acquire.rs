@@ -386,7 +386,7 @@ impl Session {
         let before = std::mem::replace(&mut acquire.tag, tag);
         acquire.attempt = 0;
         let key = acquire.key.clone();
-        self.tags.remove(&before);
+        self.tags.remove(before);
         self.tags.insert(tag, id);
         for sent in &older {
             if let Some(index) = sent.connection {

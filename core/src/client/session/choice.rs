@@ -4,8 +4,9 @@ use super::connection::State;
 use super::moved::Reach;
 use super::operation::{Kind, Operation, Place};
 use super::slab::OperationId;
-use super::{Effect, Micros, Session};
+use super::{Effect, Micros, Quick, Session};
 use crate::protocol::{Key, Role};
+use std::collections::HashMap;
 
 /// Where a request goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,25 @@ pub(super) enum Choice {
     Toward(usize),
     /// No connection is up.
     Nowhere,
+}
+
+/// If this is a release or cancel that had been sent: it is over.
+pub(super) fn leave_busy_key(
+    busy_keys: &mut HashMap<Key, (u32, u32), Quick>,
+    operation: &Operation,
+) {
+    let (Kind::Release(repeat, _) | Kind::Cancel(repeat, _)) = &operation.kind else {
+        return;
+    };
+    if repeat.copies == 0 {
+        return;
+    }
+    // Nearly always it is the only one.
+    if let Some((key, (connection, count))) = busy_keys.remove_entry(repeat.key.spelling())
+        && count > 1
+    {
+        busy_keys.insert(key, (connection, count - 1));
+    }
 }
 
 impl Session {
@@ -86,32 +106,10 @@ impl Session {
     }
 
     /// A release or cancel of this key is on its way over this connection.
-    pub(super) fn enter_busy_key(&mut self, key: &Key, index: usize, first: bool) {
-        match self.busy_keys.get_mut(key.spelling()) {
-            Some((connection, count)) => {
-                *connection = index as u32;
-                *count += u32::from(first);
-            }
-            None => {
-                self.busy_keys.insert(key.clone(), (index as u32, 1));
-            }
-        }
-    }
-
-    /// A release or cancel that had been sent is over.
-    pub(super) fn leave_busy_key(&mut self, operation: &Operation) {
-        let (Kind::Release(repeat, _) | Kind::Cancel(repeat, _)) = &operation.kind else {
-            return;
-        };
-        if repeat.copies == 0 {
-            return;
-        }
-        if let Some((_, count)) = self.busy_keys.get_mut(repeat.key.spelling()) {
-            *count -= 1;
-            if *count == 0 {
-                self.busy_keys.remove(repeat.key.spelling());
-            }
-        }
+    pub(super) fn enter_busy_key(&mut self, key: Key, index: usize, first: bool) {
+        let (connection, count) = self.busy_keys.entry(key).or_default();
+        *connection = index as u32;
+        *count += u32::from(first);
     }
 
     /// Puts an operation to those that wait for a connection.
@@ -249,7 +247,7 @@ impl Session {
                 // Asking twice does no harm, so nothing has to be known about the first.
                 operation.older.retain(|sent| sent.connection.is_some());
                 if was_current && let Some(sent) = operation.current.take() {
-                    self.tags.remove(&sent.tag.number);
+                    self.tags.remove(sent.tag.number);
                     self.fail_lost_try(id, index, answered > sent.sequence, now);
                 }
             }
@@ -266,7 +264,7 @@ impl Session {
                 }
                 if !matches!(operation.kind, Kind::Cancel(..)) {
                     for tag in gone {
-                        self.tags.remove(&tag);
+                        self.tags.remove(tag);
                     }
                 }
                 // Its next turn may be far off, and this is no silence: the copy may be lost.

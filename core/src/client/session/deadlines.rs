@@ -1,78 +1,99 @@
-//! When something is due next: a heap in which each place has at most one deadline, which can be
-//! moved and taken away, so that nothing stays behind for what is over long before its time.
+//! When something is due next: a heap in which each place has at most one entry. Most deadlines are put off or taken away
+//! long before their time, so that only notes the new time and leaves the entry where it is, too early; what is found too early
+//! when it comes to the top is put right then. No place ever has two entries, so nothing piles up.
 
 use super::Micros;
 
-const NONE: u32 = u32::MAX;
+/// Not in the heap.
+const NOWHERE: u32 = u32::MAX;
 /// Children of a node; four keep the heap flat and a node's children in one cache line.
 const ARITY: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Deadlines {
+    /// None of these times is later than the deadline of its place.
     heap: Vec<(Micros, u32)>,
-    /// For each place where it stands in the heap.
-    position: Vec<u32>,
+    places: Vec<Place>,
+    /// How many places have a deadline.
+    set: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    deadline: Option<Micros>,
+    /// Where its entry stands in the heap.
+    position: u32,
 }
 
 impl Deadlines {
-    /// The earliest deadline.
+    /// When the earliest deadline may come; the deadline itself may be later.
     pub(super) fn next(&self) -> Option<Micros> {
+        if self.set == 0 {
+            return None;
+        }
         self.heap.first().map(|(at, _)| *at)
     }
 
     /// The deadline of a place.
     pub(super) fn get(&self, index: u32) -> Option<Micros> {
-        let position = *self.position.get(index as usize)?;
-        self.heap.get(position as usize).map(|(at, _)| *at)
+        self.places.get(index as usize)?.deadline
     }
 
-    /// Takes the place with the earliest deadline if that has come.
+    /// Takes the place with the earliest deadline if that has come. If not, [`next`](Self::next) is exact after this.
     pub(super) fn take_due(&mut self, now: Micros) -> Option<u32> {
-        let (at, index) = *self.heap.first()?;
-        if at > now {
-            return None;
+        while let Some((at, index)) = self.heap.first().copied() {
+            let place = &mut self.places[index as usize];
+            match place.deadline {
+                Some(deadline) if deadline > at => {
+                    self.heap[0].0 = deadline;
+                    self.sink(0);
+                }
+                Some(deadline) if deadline > now => return None,
+                Some(_) => {
+                    place.deadline = None;
+                    self.set -= 1;
+                    self.remove_first();
+                    return Some(index);
+                }
+                None => self.remove_first(),
+            }
         }
-        self.remove_at(0);
-        Some(index)
+        None
     }
 
     /// Gives a place its deadline, or none.
     pub(super) fn set(&mut self, index: u32, at: Option<Micros>) {
-        if self.position.len() <= index as usize {
+        if self.places.len() <= index as usize {
             if at.is_none() {
                 return;
             }
-            self.position.resize(index as usize + 1, NONE);
+            let nothing = Place {
+                deadline: None,
+                position: NOWHERE,
+            };
+            self.places.resize(index as usize + 1, nothing);
         }
-        let position = self.position[index as usize];
-        match (at, position) {
-            (None, NONE) => {}
-            (None, position) => self.remove_at(position as usize),
-            (Some(at), NONE) => {
-                self.heap.push((at, index));
-                self.rise(self.heap.len() - 1);
-            }
-            (Some(at), position) => {
-                let position = position as usize;
-                let before = std::mem::replace(&mut self.heap[position].0, at);
-                if at < before {
-                    self.rise(position);
-                } else if at > before {
-                    self.sink(position);
-                }
-            }
+        let place = &mut self.places[index as usize];
+        let before = std::mem::replace(&mut place.deadline, at);
+        self.set = self.set + usize::from(at.is_some()) - usize::from(before.is_some());
+        let Some(at) = at else {
+            return;
+        };
+        let position = place.position as usize;
+        if place.position == NOWHERE {
+            self.heap.push((at, index));
+            self.rise(self.heap.len() - 1);
+        } else if at < self.heap[position].0 {
+            self.heap[position].0 = at;
+            self.rise(position);
         }
     }
 
-    fn remove_at(&mut self, position: usize) {
-        let (removed_at, index) = self.heap.swap_remove(position);
-        self.position[index as usize] = NONE;
-        if let Some((at, _)) = self.heap.get(position) {
-            if *at < removed_at {
-                self.rise(position);
-            } else {
-                self.sink(position);
-            }
+    fn remove_first(&mut self) {
+        let (_, index) = self.heap.swap_remove(0);
+        self.places[index as usize].position = NOWHERE;
+        if !self.heap.is_empty() {
+            self.sink(0);
         }
     }
 
@@ -108,7 +129,7 @@ impl Deadlines {
 
     fn put(&mut self, position: usize, entry: (Micros, u32)) {
         self.heap[position] = entry;
-        self.position[entry.1 as usize] = position as u32;
+        self.places[entry.1 as usize].position = position as u32;
     }
 }
 
@@ -134,10 +155,15 @@ mod tests {
                 model.remove(&index);
             } else if chance >> 62 == 1 {
                 let first = model.values().min().copied();
-                assert_eq!(deadlines.next(), first);
+                // It may ask to be looked at too early, never too late, and never if there is nothing.
+                assert_eq!(deadlines.next().is_some(), first.is_some());
+                assert!(deadlines.next() <= first);
                 match deadlines.take_due(at) {
                     Some(index) => assert_eq!(model.remove(&index), first),
-                    None => assert!(first.is_none_or(|first| first > at)),
+                    None => {
+                        assert!(first.is_none_or(|first| first > at));
+                        assert_eq!(deadlines.next(), first);
+                    }
                 }
             } else {
                 deadlines.set(index, Some(at));
@@ -145,5 +171,17 @@ mod tests {
             }
             assert_eq!(deadlines.get(index), model.get(&index).copied());
         }
+    }
+
+    #[test]
+    fn what_is_taken_away_and_set_again_leaves_nothing_behind() {
+        let mut deadlines = Deadlines::default();
+        for nth in 0..100_000 {
+            let index = (nth % 7) as u32;
+            deadlines.set(index, Some(1000 + nth));
+            deadlines.set(index, None);
+        }
+        assert_eq!(deadlines.next(), None);
+        assert!(deadlines.heap.len() <= 7);
     }
 }

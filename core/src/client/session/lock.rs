@@ -382,6 +382,16 @@ impl Session {
         }
     }
 
+    /// The lock object is gone, and so is the lock. False if there is more to it than that.
+    pub(crate) fn forget_released(&mut self, lock: LockId) -> bool {
+        let held = self.locks.get(lock);
+        let released = held.is_some_and(|held| matches!(held.state, State::Released { .. }));
+        if released {
+            self.locks.discard(lock);
+        }
+        released
+    }
+
     /// The lock object is given up, the lock is not.
     pub(crate) fn leave_held(&mut self, lock: LockId) {
         let Some(held) = self.locks.remove(lock) else {

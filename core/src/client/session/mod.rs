@@ -28,6 +28,7 @@ mod reply;
 #[cfg(feature = "simulation")]
 pub(crate) mod simulation;
 mod slab;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod tries;
@@ -48,6 +49,7 @@ use operation::Operation;
 use recent::Recent;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use tags::Tags;
 
 /// Microseconds of a clock that runs while the machine sleeps.
 pub(crate) type Micros = u64;
@@ -196,7 +198,7 @@ pub(crate) struct Session {
     operations: Slab<OperationId, Operation>,
     operation_deadlines: Deadlines,
     /// Which operation a tag belongs to.
-    tags: HashMap<u64, OperationId, Quick>,
+    tags: Tags,
     last_tag: u64,
     /// Operations that wait for a connection, in the order in which they began to.
     waiting: VecDeque<OperationId>,
@@ -231,7 +233,7 @@ impl Session {
             peers: Vec::new(),
             operations: Slab::new(),
             operation_deadlines: Deadlines::default(),
-            tags: HashMap::default(),
+            tags: Tags::default(),
             last_tag: 0,
             waiting: VecDeque::new(),
             busy_keys: HashMap::default(),
@@ -294,7 +296,7 @@ impl Session {
         self.effects.pop_front()
     }
 
-    /// When `handle_due` wants to be called, at the latest.
+    /// When `handle_due` wants to be called, at the latest. Now and then there is nothing to do yet at that moment.
     pub(crate) fn next_deadline(&self) -> Option<Micros> {
         let deadlines = [
             self.operation_deadlines.next(),
@@ -349,9 +351,9 @@ impl Session {
     fn note_write(&mut self, index: usize) {
         let connection = self.connection_id(index);
         // A batch of requests makes many of these in a row; one is enough.
-        let write = Effect::Write { connection };
-        if self.effects.back() != Some(&write) {
-            self.effects.push_back(write);
+        let noted = self.effects.back();
+        if !matches!(noted, Some(Effect::Write { connection: known }) if *known == connection) {
+            self.effects.push_back(Effect::Write { connection });
         }
     }
 

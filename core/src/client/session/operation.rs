@@ -1,5 +1,6 @@
 //! An operation under way: where it is, and which copies of its request have been sent.
 
+use super::choice::leave_busy_key;
 use super::connection::Connection;
 use super::keep::Keep;
 use super::query::Query;
@@ -7,7 +8,7 @@ use super::repeat::Repeat;
 use super::slab::OperationId;
 use super::tries::Tries;
 use super::{FaceId, Micros, Session};
-use crate::protocol::{Key, Tag, Wait};
+use crate::protocol::{Key, Operation as Letter, Tag, Wait};
 
 pub(super) struct Operation {
     /// Who hears the result; nobody for what goes on in the background.
@@ -70,6 +71,17 @@ impl Operation {
 
     pub(super) fn connection(&self) -> Option<usize> {
         self.current?.connection
+    }
+
+    /// The letter that its requests begin with.
+    pub(super) fn letter(&self) -> Option<Letter> {
+        match &self.kind {
+            Kind::Acquire(_) => Some(Letter::Acquire),
+            Kind::Query(query) => query.letter(),
+            Kind::Release(..) => Some(Letter::Release),
+            Kind::Cancel(..) => Some(Letter::Cancel),
+            Kind::Keep(..) => Some(Letter::Keep),
+        }
     }
 
     /// The key that its requests are about.
@@ -148,29 +160,37 @@ impl Session {
 
     /// Takes an operation out, and all that leads to it.
     pub(super) fn remove_operation(&mut self, id: OperationId) -> Option<Operation> {
-        let operation = self.operations.remove(id)?;
+        self.unlink_operation(id);
+        self.operations.remove(id)
+    }
+
+    /// The same for whom needs nothing of it any more.
+    pub(super) fn discard_operation(&mut self, id: OperationId) {
+        self.unlink_operation(id);
+        self.operations.discard(id);
+    }
+
+    fn unlink_operation(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
         self.operation_deadlines.set(id.0.index, None);
         let urgent = operation.is_urgent();
         for sent in operation.current.iter().chain(&operation.older) {
             if let Some(index) = sent.connection {
                 self.connections[index].take_under_way(urgent);
             }
-            if self.tags.get(&sent.tag.number) == Some(&id) {
-                self.tags.remove(&sent.tag.number);
-            }
+            self.tags.remove_of(sent.tag.number, id);
         }
         let lasting = match &operation.kind {
             Kind::Acquire(acquire) => Some(acquire.tag),
             Kind::Cancel(_, cancel) => Some(cancel.tag),
             Kind::Query(_) | Kind::Release(..) | Kind::Keep(..) => None,
         };
-        if let Some(tag) = lasting
-            && self.tags.get(&tag) == Some(&id)
-        {
-            self.tags.remove(&tag);
+        if let Some(tag) = lasting {
+            self.tags.remove_of(tag, id);
         }
-        self.leave_busy_key(&operation);
-        Some(operation)
+        leave_busy_key(&mut self.busy_keys, operation);
     }
 
     /// Notes that a copy of this operation's request with this tag is on the connection.
@@ -217,7 +237,7 @@ impl Session {
             self.connections[index].take_under_way(urgent);
         }
         if !keeps_tag {
-            self.tags.remove(&sent.tag.number);
+            self.tags.remove(sent.tag.number);
         }
     }
 

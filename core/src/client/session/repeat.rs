@@ -27,6 +27,7 @@ pub(super) struct Repeat {
     last: Option<usize>,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Release {
     pub(super) token: Token,
     /// The lock object whose release this is.
@@ -127,7 +128,7 @@ impl Session {
 
     /// Said once more to a node that may not have the copy.
     pub(super) fn cancel_once_more(&mut self, key: Key, tag: Tag, now: Micros) {
-        if self.tags.contains_key(&tag.number) {
+        if self.tags.get(tag.number).is_some() {
             return;
         }
         let cancel = Cancel {
@@ -232,7 +233,7 @@ impl Session {
         repeat.last = Some(index);
         if !is_keep {
             let key = repeat.key.clone();
-            self.enter_busy_key(&key, index, first);
+            self.enter_busy_key(key, index, first);
         }
         self.note_sent(id, tag, index, now);
     }
@@ -292,32 +293,41 @@ impl Session {
 
     /// `R … ok` or `R … stale`.
     pub(super) fn handle_released(&mut self, id: OperationId, index: usize, ok: bool, now: Micros) {
-        let Some(operation) = self.remove_operation(id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
-        let Kind::Release(repeat, release) = operation.kind else {
+        let Kind::Release(repeat, release) = &operation.kind else {
             return;
         };
-        if !release.once_more && self.may_have_another_node() {
-            let node = self.connections[index].node.clone();
-            let (key, token) = (repeat.key.clone(), release.token);
-            self.recent
-                .note_release(key, token, release.fresh, index as u32, node, now);
-        }
-        let said_again = release.once_more || repeat.copies > 1;
-        if let Some(request) = release.fresh
-            && !ok
-            && said_again
-            && self.may_have_another_node()
-        {
+        let (face, copies, release) = (operation.face, repeat.copies, *release);
+        // Only another node has to hear more about the key.
+        let key = self.may_have_another_node().then(|| repeat.key.clone());
+        self.discard_operation(id);
+        if let Some(key) = key {
+            let said_again = release.once_more || copies > 1;
             // A node that has not copied the grant may have copied that it waited, and waits for it now.
-            self.cancel_once_more(repeat.key, request, now);
+            let to_cancel = release.fresh.filter(|_| !ok && said_again);
+            let to_cancel = to_cancel.map(|request| (key.clone(), request));
+            if !release.once_more {
+                let node = self.connections[index].node.clone();
+                self.recent.note_release(
+                    key,
+                    release.token,
+                    release.fresh,
+                    index as u32,
+                    node,
+                    now,
+                );
+            }
+            if let Some((key, request)) = to_cancel {
+                self.cancel_once_more(key, request, now);
+            }
         }
         let confirmed = match release.lock {
-            Some(lock) => self.handle_lock_released(lock, ok, repeat.copies),
-            None => ok || repeat.copies > 1,
+            Some(lock) => self.handle_lock_released(lock, ok, copies),
+            None => ok || copies > 1,
         };
-        if let Some(face) = operation.face {
+        if let Some(face) = face {
             self.complete(face, Ok(Outcome::Confirmed(confirmed)));
         }
     }

@@ -336,7 +336,7 @@ impl Session {
     /// The operation that a row is about.
     fn peek(&self, index: usize, letter: Letter, tag: Option<Tag>) -> Option<OperationId> {
         let tag = tag?;
-        let id = *self.tags.get(&tag.number)?;
+        let id = self.tags.get(tag.number)?;
         let operation = self.operations.get(id)?;
         let sent = operation.current?;
         let fits = sent.tag == tag && sent.connection == Some(index);
@@ -355,16 +355,9 @@ impl Session {
         tag: Option<Tag>,
     ) -> Option<(OperationId, Sent, Age)> {
         let tag = tag?;
-        let id = *self.tags.get(&tag.number)?;
+        let id = self.tags.get(tag.number)?;
         let operation = self.operations.get_mut(id)?;
-        let asked = match &operation.kind {
-            Kind::Acquire(_) => Letter::Acquire,
-            Kind::Query(query) => query.letter()?,
-            Kind::Release(..) => Letter::Release,
-            Kind::Cancel(..) => Letter::Cancel,
-            Kind::Keep(..) => Letter::Keep,
-        };
-        if asked != letter {
+        if operation.letter() != Some(letter) {
             return None;
         }
         let (sent, age) = operation.take_copy(tag, index)?;
@@ -380,17 +373,18 @@ impl Session {
         tag: Tag,
         line: &[u8],
     ) -> Result<Option<(OperationId, Sent, Age)>, Garbage> {
-        let Some(id) = self.tags.get(&tag.number) else {
+        let Some(id) = self.tags.get(tag.number) else {
             return Ok(None);
         };
-        let mine = self
-            .operations
-            .get(*id)
-            .and_then(|operation| operation.key());
+        let operation = self.operations.get_mut(id);
+        let mine = operation.as_ref().and_then(|operation| operation.key());
         if !same_key(mine, key) {
             return Err(excerpt(line));
         }
-        Ok(self.take(index, letter, Some(tag)))
+        let copy = operation
+            .filter(|operation| operation.letter() == Some(letter))
+            .and_then(|operation| operation.take_copy(tag, index));
+        Ok(copy.map(|(sent, age)| (id, sent, age)))
     }
 
     /// The same, and the copy is settled.

@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 
 /// A place and how often it had been used before.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct Slot {
     pub(super) index: u32,
     generation: u32,
 }
 
 /// Names an operation under way; never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct OperationId(pub(super) Slot);
 
 /// Names a held lock; never used twice.
@@ -127,6 +127,19 @@ impl<I: Id, T> Slab<I, T> {
         Some(value)
     }
 
+    /// Removes a value where it is, for whom it need not be moved.
+    pub(super) fn discard(&mut self, id: I) {
+        let slot = id.slot();
+        if let Some(entry) = self.entries.get_mut(slot.index as usize)
+            && entry.generation == slot.generation
+            && entry.value.is_some()
+        {
+            entry.value = None;
+            entry.generation = entry.generation.wrapping_add(1);
+            self.free.push(slot.index);
+        }
+    }
+
     /// The name of what is in a place.
     pub(super) fn id_at(&self, index: u32) -> Option<I> {
         let entry = self.entries.get(index as usize)?;
@@ -173,5 +186,11 @@ mod tests {
         assert_eq!(slab.get_mut(first), None);
         assert_eq!(slab.get(second), Some(&"b"));
         assert_eq!((slab.len(), slab.ids()), (1, vec![second]));
+        slab.discard(first);
+        assert_eq!(slab.get(second), Some(&"b"));
+        slab.discard(second);
+        assert_eq!((slab.get(second), slab.len()), (None, 0));
+        slab.discard(second);
+        assert_ne!(slab.insert("c"), slab.insert("d"));
     }
 }
