@@ -54,6 +54,9 @@ const types = {
 
 const none = Object.freeze({})
 
+/** What the core takes if it is told no lease. */
+const defaultLeaseMs = 30_000
+
 function checkOptionsObject (options) {
   if (options === undefined) return none
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
@@ -76,4 +79,4 @@ function checkOptions (options, table) {
   return options
 }
 
-module.exports = { checkKey, checkOptions, checkOptionsObject, checkToken, wrong }
+module.exports = { checkKey, checkOptions, checkOptionsObject, checkToken, defaultLeaseMs, wrong }

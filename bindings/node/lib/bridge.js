@@ -1,22 +1,26 @@
 'use strict'
 
 // Calls that take time: the addon gives each a number, and says under that number what became of it. One bridge
-// for each JavaScript environment. Promises in here are never rejected, so none can be rejected unhandled; errors
-// are made where a caller waits, so that their stacks say who.
+// for each JavaScript environment. A call has one promise, the one that the caller waits for; it is settled as soon as
+// the addon says so. Errors are made where a caller waits, so that their stacks say who.
 
 const native = require('./native')
 const { errorFrom } = require('./errors')
 
-/** What a call ends with if not with a value. */
-class Failed {
-  constructor (failure) { this.failure = failure }
-}
-class Aborted {
-  constructor (reason) { this.reason = reason }
+/** A call under way: who waits for it, and the lock that it is to get or to release. */
+class Call {
+  constructor (resolve, reject, lock) {
+    this.resolve = resolve
+    this.reject = reject
+    this.lock = lock
+  }
 }
 
-/** Who waits for the call of each number, and the signals that can end some of them. */
-const resolvers = []
+/** What a lock is told: that it was `granted`, that its release has `ended`, that somebody has to `watch` it because it may be forgotten. `lib/lock.js` has it. */
+const tell = { granted: undefined, ended: undefined, watch: undefined }
+
+/** The calls by number, and the signals that can end some of them. */
+const underWay = []
 const signals = new Map()
 
 /**
@@ -30,73 +34,119 @@ let lastWatch = 0
 // Bun has functions of the names of libuv that do nothing but end the process.
 const readsItself = process.versions.bun === undefined && /^1\./.test(process.versions.uv)
 
-/** The number of the bridge, opened at the first use. */
+/** The number of the bridge, opened at the first use, and the calls of it that are made without the number. */
 let bridge
-const open = () => bridge ??= native().openBridge(drain, readsItself)
+let fast
 
-// Two places for each entry: its number, and what it is (`kind` in bridge.rs).
-const entries = new Uint32Array(512)
-const [FALSE, TRUE, OBJECT, FAILURE, LOST] = [1, 2, 3, 4, 5]
+function open () {
+  if (bridge === undefined) ({ number: bridge, calls: fast } = native().openBridge(drain, readsItself))
+  return bridge
+}
+
+const calls = () => {
+  if (fast === undefined) open()
+  return fast
+}
+
+// Two places in front, then two or more for each entry: its number, and what it is (`kind` in bridge.rs).
+const entries = new Int32Array(1024)
+const [FALSE, TRUE, OBJECT, FAILURE, LOST, LOCK] = [1, 2, 3, 4, 5, 6]
+
+/**
+ * Locks that were granted in this turn of the event loop. Most are released in it; only those that are not have to be watched
+ * for being forgotten.
+ */
+let fresh = []
 
 function drain () {
+  watchFresh()
   // Told at the end: it runs code of the program, and the calls that this begins may get numbers that are still to be settled here.
   const losses = []
-  let count
   do {
     const objects = []
-    count = native().drain(bridge, entries, objects)
-    for (let at = 0, next = 0; at < count; at++) {
-      const number = entries[2 * at]
-      switch (entries[2 * at + 1]) {
-        case OBJECT: settle(number, objects[next++]); break
+    const end = fast.drain(entries, objects)
+    let object = 0
+    for (let at = 2; at < end; at += 2) {
+      const number = entries[at]
+      switch (entries[at + 1]) {
+        case LOCK: {
+          const { resolve, lock } = ended(number)
+          tell.granted(lock, entries[at + 2], entries[at + 3], entries[at + 4])
+          if (entries[1] !== 0) fresh.push(lock)
+          else tell.watch(lock)
+          resolve(lock)
+          at += 3
+          break
+        }
         case TRUE: settle(number, true); break
         case FALSE: settle(number, false); break
-        case FAILURE: settle(number, new Failed(objects[next++])); break
-        case LOST: losses.push([number, objects[next++]]); break
+        case OBJECT: settle(number, objects[object++]); break
+        case FAILURE: fail(number, objects[object++]); break
+        case LOST: losses.push([number, objects[object++]]); break
         default: settle(number, undefined)
       }
     }
-  } while (count === entries.length / 2)
+  } while (entries[0] !== 0)
   for (const [watch, failure] of losses) lost(watch, failure)
 }
 
-function settle (number, outcome) {
-  const resolve = resolvers[number]
-  resolvers[number] = undefined
+/** A call that has ended; its number may stand for another one from now on. */
+function ended (number) {
+  const call = underWay[number]
+  underWay[number] = undefined
   if (signals.size > 0) forget(number)
-  resolve(outcome)
+  return call
+}
+
+function settle (number, value) {
+  const { resolve, lock } = ended(number)
+  if (lock !== undefined) tell.ended(lock, value === true)
+  resolve(value)
+}
+
+function fail (number, failure) {
+  const { resolve, lock } = ended(number)
+  if (lock !== undefined) tell.ended(lock, false)
+  resolve(failed(failure))
+}
+
+/** Rejected once the caller waits for it, which is when its stack can be seen: that takes two turns of the queue of promises. */
+async function failed (failure) {
+  await undefined
+  await undefined
+  await undefined
+  throw errorFrom(failure)
+}
+
+let resolver, rejecter
+const take = (resolve, reject) => {
+  resolver = resolve
+  rejecter = reject
 }
 
 /**
- * A promise of the outcome of a call, to be looked at with `finished`. `begun` is what the addon gave: the number of the call, or a failure
- * if nothing was begun.
+ * The promise of a call. `begun` is what the addon gave: the number of the call, or a failure if nothing was begun, which is thrown.
+ * A `lock` is told of it first.
  */
-function call (begun, signal) {
-  return new Promise((resolve) => {
-    if (typeof begun !== 'number') return resolve(new Failed(begun))
-    resolvers[begun] = resolve
-    if (signal !== undefined) abortOn(signal, begun)
-  })
-}
-
-/** The value of an outcome, or its error thrown. */
-function finished (outcome) {
-  if (outcome instanceof Failed) throw errorFrom(outcome.failure)
-  if (outcome instanceof Aborted) throw outcome.reason
-  return outcome
+function call (begun, signal, lock) {
+  if (typeof begun !== 'number') throw errorFrom(begun)
+  const promise = new Promise(take)
+  underWay[begun] = new Call(resolver, rejecter, lock)
+  if (signal !== undefined) abortOn(signal, begun)
+  return promise
 }
 
 /** The calls that each signal can end. One listener for all of them: Node takes more than ten of one signal for a leak. */
 const endedBy = new WeakMap()
 
 function abortOn (signal, number) {
-  let calls = endedBy.get(signal)
-  if (calls === undefined) {
-    calls = { numbers: new Set(), listener: () => abort(signal) }
-    endedBy.set(signal, calls)
+  let ends = endedBy.get(signal)
+  if (ends === undefined) {
+    ends = { numbers: new Set(), listener: () => abort(signal) }
+    endedBy.set(signal, ends)
   }
-  if (calls.numbers.size === 0) signal.addEventListener('abort', calls.listener, { once: true })
-  calls.numbers.add(number)
+  if (ends.numbers.size === 0) signal.addEventListener('abort', ends.listener, { once: true })
+  ends.numbers.add(number)
   signals.set(number, signal)
 }
 
@@ -104,25 +154,25 @@ function forget (number) {
   const signal = signals.get(number)
   if (signal === undefined) return
   signals.delete(number)
-  const calls = endedBy.get(signal)
-  calls.numbers.delete(number)
-  if (calls.numbers.size === 0) signal.removeEventListener('abort', calls.listener)
+  const ends = endedBy.get(signal)
+  ends.numbers.delete(number)
+  if (ends.numbers.size === 0) signal.removeEventListener('abort', ends.listener)
 }
 
 function abort (signal) {
   const numbers = [...endedBy.get(signal).numbers]
   for (const number of numbers) {
     native().cancel(bridge, number)
-    settle(number, new Aborted(signal.reason))
+    ended(number).reject(signal.reason)
   }
 }
 
 /** Aborts the controller when the lock is lost. */
-function listenForLoss (lock, held, controller) {
-  lastWatch = (lastWatch + 1) >>> 0
+function listenForLoss (lock, number, controller) {
+  lastWatch = (lastWatch + 1) | 0
   lossListeners.set(lastWatch, new WeakRef(controller))
   collected.register(lock, lastWatch)
-  native().watchLock(open(), lastWatch, held)
+  native().watchLock(bridge, lastWatch, number)
 }
 
 function lost (watch, failure) {
@@ -135,6 +185,18 @@ function lost (watch, failure) {
 function now (outcome) {
   if (outcome?.kind !== undefined) throw errorFrom(outcome)
   return outcome
+}
+
+/** Locks that may be forgotten, each with an object that has its number, or -1 when it is released. */
+const forgotten = new FinalizationRegistry(({ number }) => {
+  if (number >= 0) native().dropLock(bridge, number)
+})
+
+function watchFresh () {
+  if (fresh.length === 0) return
+  const locks = fresh
+  fresh = []
+  for (const lock of locks) tell.watch(lock)
 }
 
 const clients = new FinalizationRegistry((number) => native().dropClient(bridge, number))
@@ -150,4 +212,4 @@ function make (owner, options) {
 const hold = () => native().hold(open())
 const letGo = () => native().letGo(open())
 
-module.exports = { call, finished, hold, letGo, listenForLoss, make, now, open }
+module.exports = { call, calls, forgotten, hold, letGo, listenForLoss, make, now, open, tell }

@@ -3,9 +3,9 @@
 // The client. Each method checks its arguments and makes one call; what happens then is the core's business.
 
 const native = require('./native')
-const { checkKey, checkOptions, checkToken, wrong } = require('./arguments')
-const { call, finished, make, open } = require('./bridge')
-const { asyncDispose, madeHere, Lock } = require('./lock')
+const { checkKey, checkOptions, checkToken, defaultLeaseMs, wrong } = require('./arguments')
+const { call, calls, make, open } = require('./bridge')
+const { asyncDispose, inspected, madeHere, Lock, shown } = require('./lock')
 
 const clientOptions = {
   servers: 'servers',
@@ -30,10 +30,15 @@ const locksOptions = { prefix: 'key', after: 'key', limit: 'number', signal: 'si
 
 class Client {
   #client
+  #servers
+  #name
+  #closed = false
 
   constructor (servers) {
     const options = typeof servers === 'string' || Array.isArray(servers) ? { servers } : servers
     this.#client = make(this, { ...checkOptions(options, clientOptions) })
+    this.#servers = options?.servers ?? (process.env.FAIRLOCK_SERVERS || '127.0.0.1:7420')
+    this.#name = options?.name
   }
 
   static async connect (servers, options) {
@@ -41,7 +46,7 @@ class Client {
     signal?.throwIfAborted()
     const client = new this(servers)
     try {
-      finished(await call(native().connected(open(), client.#client), signal))
+      await call(native().connected(open(), client.#client), signal)
     } catch (error) {
       await client.close()
       throw error
@@ -49,23 +54,32 @@ class Client {
     return client
   }
 
-  async acquire (key, options) {
-    checkKey(key)
-    const { waitMs, leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, acquireOptions)
-    signal?.throwIfAborted()
-    const ownKey = copied(key)
-    const begun = native().acquire(open(), this.#client, key, waitMs, leaseMs, keepAlive, maxHoldMs)
-    return new Lock(madeHere, finished(await call(begun, signal)), ownKey, onLost)
+  // These two are no `async` functions: one promise less for each lock.
+  acquire (key, options) {
+    try {
+      checkKey(key)
+      if (options === undefined) {
+        return call(calls().acquire(this.#client, key), undefined, new Lock(madeHere, copied(key)))
+      }
+      const { waitMs, leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, acquireOptions)
+      signal?.throwIfAborted()
+      const lock = new Lock(madeHere, copied(key), leaseMs, onLost)
+      return call(calls().acquire(this.#client, key, waitMs, leaseMs, maxHoldMs, flag(keepAlive)), signal, lock)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
-  async tryAcquire (key, options) {
-    checkKey(key)
-    const { leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, tryOptions)
-    signal?.throwIfAborted()
-    const ownKey = copied(key)
-    const begun = native().tryAcquire(open(), this.#client, key, leaseMs, keepAlive, maxHoldMs)
-    const held = finished(await call(begun, signal))
-    return held === null ? null : new Lock(madeHere, held, ownKey, onLost)
+  tryAcquire (key, options) {
+    try {
+      checkKey(key)
+      const { leaseMs, keepAlive, maxHoldMs, onLost, signal } = checkOptions(options, tryOptions)
+      signal?.throwIfAborted()
+      const lock = new Lock(madeHere, copied(key), leaseMs, onLost)
+      return call(calls().tryAcquire(this.#client, key, leaseMs, maxHoldMs, flag(keepAlive)), signal, lock)
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   async withLock (key, options, body) {
@@ -88,50 +102,58 @@ class Client {
     checkKey(key)
     const { signal } = checkOptions(options, callOptions)
     signal?.throwIfAborted()
-    return finished(await call(native().inspect(open(), this.#client, key), signal))
+    return await call(native().inspect(open(), this.#client, key), signal)
   }
 
   async waiters (key, options) {
     checkKey(key)
     const { limit = 100, signal } = checkOptions(options, waitersOptions)
     signal?.throwIfAborted()
-    return finished(await call(native().waiters(open(), this.#client, key, limit), signal))
+    return await call(native().waiters(open(), this.#client, key, limit), signal)
   }
 
   async locks (options) {
     const { prefix, after, limit = 1000, signal } = checkOptions(options, locksOptions)
     signal?.throwIfAborted()
-    return finished(await call(native().locks(open(), this.#client, prefix, after, limit), signal))
+    return await call(native().locks(open(), this.#client, prefix, after, limit), signal)
   }
 
   async status (options) {
     const { signal } = checkOptions(options, callOptions)
     signal?.throwIfAborted()
-    return finished(await call(native().status(open(), this.#client), signal))
+    return await call(native().status(open(), this.#client), signal)
   }
 
   async release (key, token) {
     checkKey(key)
     checkToken(token)
-    return finished(await call(native().releaseToken(open(), this.#client, key, token)))
+    return await call(native().releaseToken(open(), this.#client, key, token))
   }
 
   async keep (key, token, options) {
     checkKey(key)
     checkToken(token)
-    const { leaseMs = 30_000, signal } = checkOptions(options, keepOptions)
+    const { leaseMs = defaultLeaseMs, signal } = checkOptions(options, keepOptions)
     signal?.throwIfAborted()
-    return finished(await call(native().keepToken(open(), this.#client, key, token, leaseMs), signal))
+    return await call(native().keepToken(open(), this.#client, key, token, leaseMs), signal)
   }
 
   async close () {
-    return finished(await call(native().close(open(), this.#client)))
+    this.#closed = true
+    return await call(native().close(open(), this.#client))
   }
 
   [asyncDispose] () {
     return this.close()
   }
+
+  [inspected] (depth, options, inspect) {
+    const facts = { servers: this.#servers, ...this.#name !== undefined && { name: this.#name }, closed: this.#closed }
+    return shown('Client', facts, depth, options, inspect)
+  }
 }
+
+const flag = (value) => value ? 1 : undefined
 
 /** Bytes may be written over while the lock is held; text stays as it is. */
 const copied = (key) => typeof key === 'string' ? key : new Uint8Array(key)

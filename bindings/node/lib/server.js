@@ -4,7 +4,7 @@
 
 const { checkOptionsObject, wrong } = require('./arguments')
 const { asyncDispose } = require('./lock')
-const { call, finished, hold, letGo, open } = require('./bridge')
+const { call, hold, letGo, open } = require('./bridge')
 const native = require('./native')
 const { typeError } = require('./errors')
 
@@ -30,7 +30,7 @@ class Server {
       if (value === undefined) continue
       given[name] = plain(name, value)
     }
-    const server = finished(await call(native().startServer(open(), given)))
+    const server = await call(native().startServer(open(), given))
     return new Server(madeHere, server)
   }
 
@@ -47,7 +47,7 @@ class Server {
   async #end (inOrder) {
     this.unref()
     this.#stopped ??= call(native().stopServer(open(), this.#server, inOrder))
-    finished(await this.#stopped)
+    await this.#stopped
   }
 
   ref () {

@@ -5,14 +5,16 @@
 //! bridge also keeps the environment alive while a call is under way, and only then.
 
 use crate::event_loop;
-use crate::outcome::{Failure, Outcome};
+use crate::fast;
+use crate::outcome::{Failure, Object, Outcome};
 use crate::slots::{SlotId, Slots};
-use fairlock::{Call, Client, EventLoop, Pending};
-use napi::bindgen_prelude::{Array, Either, Error, Function, JsValue, Uint32ArraySlice};
+use fairlock::{Call, Client, EventLoop, Lock, Pending};
+use napi::bindgen_prelude::{Either, Error, Function, JsValue, Unknown};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Result, Status};
 use napi_derive::napi;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,10 +27,25 @@ pub(crate) struct Bridge {
     back: Arc<Back>,
     calls: RefCell<Slots<Option<Pending>>>,
     clients: RefCell<Slots<Client>>,
+    locks: RefCell<Slots<GrantedLock>>,
+    /// Taken from the list, and not handed to JavaScript yet.
+    reports: RefCell<VecDeque<Report>>,
     /// Reads for the clients, where the runtime lets it.
     event_loop: Option<Arc<EventLoop>>,
-    /// How many reasons there are to keep the environment alive.
+    /// How many reasons there are to keep the environment alive, and whether it is told to stay.
     holds: Cell<usize>,
+    held: Cell<bool>,
+    /// The latest turn of the event loop whose end is told to the bridge, and whether it goes on.
+    turn: Cell<u32>,
+    turning: Cell<bool>,
+    /// How many locks were granted in this turn, and their release not asked for.
+    fresh: Cell<u32>,
+}
+
+/// A lock that JavaScript has, and the turn in which it came; zero if JavaScript has to see to it at once that the lock is not forgotten.
+struct GrantedLock {
+    lock: Lock,
+    turn: u32,
 }
 
 thread_local! {
@@ -44,7 +61,7 @@ pub(crate) struct Back {
 
 #[derive(Default)]
 struct List {
-    reports: Vec<Report>,
+    reports: VecDeque<Report>,
     closed: bool,
     /// The thread of the environment is about to look by itself.
     hushed: bool,
@@ -56,6 +73,12 @@ enum Report {
     Outcome(SlotId, std::result::Result<Outcome, Failure>),
     /// The lock that JavaScript watches under this number was lost.
     Lost(u32, Failure),
+}
+
+/// What JavaScript gets of an outcome that is no number.
+pub(crate) enum Done {
+    Object(Object),
+    Failure(Failure),
 }
 
 /// What JavaScript gets of a call: the number under which its outcome comes, or why it was not begun.
@@ -90,7 +113,7 @@ impl Back {
             drop(report);
             return;
         }
-        done.reports.push(report);
+        done.reports.push_back(report);
         let wake = done.reports.len() == 1 && !done.hushed;
         drop(done);
         if wake {
@@ -165,13 +188,57 @@ impl Bridge {
     }
 
     pub(crate) fn client(&self, number: u32) -> Result<Client> {
+        self.with_client(number, Client::clone)
+    }
+
+    /// What is asked of a client.
+    pub(crate) fn with_client<T>(&self, number: u32, ask: impl FnOnce(&Client) -> T) -> Result<T> {
         let clients = self.clients.borrow();
-        clients.get(number).cloned().ok_or_else(unknown)
+        Ok(ask(clients.get(number).ok_or_else(unknown)?))
+    }
+
+    /// What is done with a lock of JavaScript.
+    pub(crate) fn with_lock<T>(&self, number: u32, look: impl FnOnce(&Lock) -> T) -> Result<T> {
+        let locks = self.locks.borrow();
+        let granted = locks.get(number).ok_or_else(unknown)?;
+        Ok(look(&granted.lock))
+    }
+
+    /// Begins to release a lock, whose number is free again when that is confirmed.
+    pub(crate) fn release(&self, env: &Env, number: u32) -> Result<Begun> {
+        let (id, call) = {
+            let mut locks = self.locks.borrow_mut();
+            let id = locks.id(number).ok_or_else(unknown)?;
+            let granted = locks.get_mut(number).ok_or_else(unknown)?;
+            if std::mem::take(&mut granted.turn) == self.turn.get() {
+                self.fresh.set(self.fresh.get().saturating_sub(1));
+            }
+            (id, granted.lock.release())
+        };
+        self.begin(env, Ok::<_, Failure>(call), |call, teller| {
+            Some(call.submit(move |result| {
+                teller.tell(result.map(|was_held| Outcome::Released { lock: id, was_held }));
+            }))
+        })
+    }
+
+    /// Runs what hands the outcomes to JavaScript, in a turn of the event loop. Locks that are granted in it and released at once need
+    /// not be watched for being forgotten; where some are left, `hand_over` runs again, and JavaScript sees to them.
+    pub(crate) fn turn(&self, env: &Env, hand_over: impl Fn()) {
+        self.turn.set(self.turn.get().wrapping_add(1).max(1));
+        self.fresh.set(0);
+        self.turning.set(true);
+        hand_over();
+        self.turning.set(false);
+        if self.fresh.replace(0) > 0 {
+            hand_over();
+        }
+        self.let_env_go(env);
     }
 
     fn hold(&self, env: &Env) -> Result<()> {
         self.holds.set(self.holds.get() + 1);
-        if self.holds.get() == 1 {
+        if !self.held.replace(true) {
             // The advice of the deprecation, to count clones instead, is about the life of the function; this
             // is about the life of the event loop.
             #[allow(deprecated)]
@@ -180,23 +247,110 @@ impl Bridge {
         Ok(())
     }
 
-    fn let_go(&self, env: &Env) -> Result<()> {
+    fn let_go(&self, env: &Env) {
         self.holds.set(self.holds.get().saturating_sub(1));
-        if self.holds.get() == 0 {
-            #[allow(deprecated)]
-            locked(&self.back.wake).unref(env)?;
+        // What is done in a turn often begins something else in it.
+        if !self.turning.get() {
+            self.let_env_go(env);
         }
-        Ok(())
     }
 
-    /// Takes so many reports from the front of the list.
-    fn take(&self, most: usize) -> Vec<Report> {
-        let mut done = locked(&self.back.done);
-        if done.reports.len() <= most {
-            return std::mem::take(&mut done.reports);
+    /// Lets the environment end if there is no reason left to keep it.
+    fn let_env_go(&self, env: &Env) {
+        if self.holds.get() == 0 && self.held.replace(false) {
+            // Refused only by an environment that ends already.
+            #[allow(deprecated)]
+            let _ = locked(&self.back.wake).unref(env);
         }
-        let rest = done.reports.split_off(most);
-        std::mem::replace(&mut done.reports, rest)
+    }
+
+    /// The next report, from the list if none is left of what was taken from it.
+    fn next_report(&self) -> Option<Report> {
+        let mut reports = self.reports.borrow_mut();
+        if reports.is_empty() {
+            // The list gets the memory back.
+            std::mem::swap(&mut *reports, &mut locked(&self.back.done).reports);
+        }
+        reports.pop_front()
+    }
+
+    /// Writes what is done into `entries`: whether there may be more; whether locks among them need not be watched yet; and for each its
+    /// number, its kind, and of a lock its number and the two halves of its token. Objects and failures are given to `hand_over` in the
+    /// order of their entries. Gives how many places are used. What nobody waits for any more is dropped, and a lock in it released.
+    pub(crate) fn drain(
+        &self,
+        env: &Env,
+        entries: &mut [i32],
+        mut hand_over: impl FnMut(Done) -> Result<()>,
+    ) -> Result<u32> {
+        let turn = if self.turning.get() {
+            self.turn.get()
+        } else {
+            0
+        };
+        entries[1] = i32::from(turn != 0);
+        let mut at = 2;
+        while at + LONGEST_ENTRY <= entries.len() {
+            let Some(report) = self.next_report() else {
+                entries[0] = 0;
+                return Ok(at as u32);
+            };
+            let (number, kind) = match report {
+                Report::Lost(watch, failure) => {
+                    hand_over(Done::Failure(failure))?;
+                    (watch, kind::LOST)
+                }
+                Report::Outcome(id, outcome) => {
+                    if self.calls.borrow_mut().remove(id).is_none() {
+                        continue;
+                    }
+                    self.let_go(env);
+                    let kind = match outcome {
+                        Ok(Outcome::Done) => kind::NOTHING,
+                        Ok(Outcome::Flag(false)) => kind::FALSE,
+                        Ok(Outcome::Flag(true)) => kind::TRUE,
+                        Ok(Outcome::Lock(lock)) => {
+                            let token = lock.token().get();
+                            entries[at + 2] = self.insert_lock(lock, turn);
+                            entries[at + 3] = token as i32;
+                            entries[at + 4] = (token >> 32) as i32;
+                            kind::LOCK
+                        }
+                        // How it was lost JavaScript may still ask.
+                        Ok(Outcome::Released {
+                            was_held: false, ..
+                        }) => kind::FALSE,
+                        Ok(Outcome::Released { lock, .. }) => {
+                            let gone = self.locks.borrow_mut().remove(lock);
+                            drop(gone);
+                            kind::TRUE
+                        }
+                        Ok(Outcome::Object(object)) => {
+                            hand_over(Done::Object(object))?;
+                            kind::OBJECT
+                        }
+                        Err(failure) => {
+                            hand_over(Done::Failure(failure))?;
+                            kind::FAILURE
+                        }
+                    };
+                    (id.number, kind)
+                }
+            };
+            entries[at] = number as i32;
+            entries[at + 1] = kind;
+            at += if kind == kind::LOCK { LONGEST_ENTRY } else { 2 };
+        }
+        entries[0] = 1;
+        Ok(at as u32)
+    }
+
+    fn insert_lock(&self, lock: Lock, turn: u32) -> i32 {
+        if turn != 0 {
+            self.fresh.set(self.fresh.get() + 1);
+        }
+        let granted = GrantedLock { lock, turn };
+        self.locks.borrow_mut().insert(granted).number as i32
     }
 
     /// The environment has ended: nobody waits for what is under way.
@@ -211,6 +365,9 @@ impl Bridge {
             pending.cancel();
         }
         drop(list);
+        drop(self.reports.take());
+        let locks: Vec<_> = self.locks.borrow_mut().drain().collect();
+        drop(locks);
         let clients: Vec<_> = self.clients.borrow_mut().drain().collect();
         drop(clients);
     }
@@ -225,10 +382,21 @@ pub(crate) fn bridge(number: u32) -> Result<Rc<Bridge>> {
     BRIDGES.with_borrow(|bridges| bridges.get(number).cloned().ok_or_else(unknown))
 }
 
-/// Makes a bridge and gives its number. `drain` is called on this thread whenever something is done.
+/// A bridge for JavaScript: its number, and an object with the functions of `fast`.
+#[napi(object, object_from_js = false)]
+pub(crate) struct OpenBridge<'a> {
+    pub number: u32,
+    pub calls: Unknown<'a>,
+}
+
+/// Makes a bridge. `drain` is called on this thread whenever something is done.
 /// `reads`: the runtime has a libuv whose loop can read the answers.
 #[napi(catch_unwind)]
-pub(crate) fn open_bridge(env: &Env, drain: Function<(), ()>, reads: bool) -> Result<u32> {
+pub(crate) fn open_bridge<'a>(
+    env: &'a Env,
+    drain: Function<(), ()>,
+    reads: bool,
+) -> Result<OpenBridge<'a>> {
     let wake = drain
         .build_threadsafe_function::<()>()
         .weak::<true>()
@@ -237,82 +405,48 @@ pub(crate) fn open_bridge(env: &Env, drain: Function<(), ()>, reads: bool) -> Re
         done: Mutex::default(),
         wake: Mutex::new(wake),
     });
+    let number = BRIDGES.with_borrow_mut(Slots::next).number;
     let event_loop = reads
-        .then(|| event_loop::watch(env, Arc::clone(&back), drain.raw()))
+        .then(|| event_loop::watch(env, Arc::clone(&back), number, drain.raw()))
         .flatten();
     let bridge = Rc::new(Bridge {
         back,
         calls: RefCell::default(),
         clients: RefCell::default(),
+        locks: RefCell::default(),
+        reports: RefCell::default(),
         event_loop,
         holds: Cell::new(0),
+        held: Cell::new(false),
+        turn: Cell::new(0),
+        turning: Cell::new(false),
+        fresh: Cell::new(0),
     });
     let id = BRIDGES.with_borrow_mut(|bridges| bridges.insert(Rc::clone(&bridge)));
+    let calls = fast::functions(env, &bridge)?;
     env.add_env_cleanup_hook(bridge, move |bridge| {
         bridge.end();
         BRIDGES.with_borrow_mut(|bridges| bridges.remove(id));
     })?;
-    Ok(id.number)
+    Ok(OpenBridge {
+        number: id.number,
+        calls,
+    })
 }
 
 /// What stands in the second place of each entry of `drain`.
 mod kind {
-    pub(super) const NOTHING: u32 = 0;
-    pub(super) const FALSE: u32 = 1;
-    pub(super) const TRUE: u32 = 2;
-    pub(super) const OBJECT: u32 = 3;
-    pub(super) const FAILURE: u32 = 4;
-    pub(super) const LOST: u32 = 5;
+    pub(super) const NOTHING: i32 = 0;
+    pub(super) const FALSE: i32 = 1;
+    pub(super) const TRUE: i32 = 2;
+    pub(super) const OBJECT: i32 = 3;
+    pub(super) const FAILURE: i32 = 4;
+    pub(super) const LOST: i32 = 5;
+    pub(super) const LOCK: i32 = 6;
 }
 
-/// Writes what is done into `entries`, two places for each: number and kind; and objects, failures and locks
-/// in the order of their entries behind those that are in `objects`. Gives how many there are; if `entries` is full, there may be
-/// more. What nobody waits for any more is dropped, and a lock in it released.
-#[napi(catch_unwind)]
-pub(crate) fn drain(
-    env: &Env,
-    number: u32,
-    mut entries: Uint32ArraySlice<'_>,
-    mut objects: Array<'_>,
-) -> Result<u32> {
-    let bridge = bridge(number)?;
-    // SAFETY: the memory is that of an array which only `lib/bridge.js` has, and no JavaScript runs before this returns.
-    #[allow(unsafe_code)]
-    let entries = unsafe { entries.as_mut() };
-    let mut count = 0;
-    for report in bridge.take(entries.len() / 2) {
-        let (number, kind) = match report {
-            Report::Lost(watch, failure) => {
-                objects.insert(failure)?;
-                (watch, kind::LOST)
-            }
-            Report::Outcome(id, outcome) => {
-                if bridge.calls.borrow_mut().remove(id).is_none() {
-                    continue;
-                }
-                bridge.let_go(env)?;
-                let kind = match outcome {
-                    Ok(Outcome::Done) => kind::NOTHING,
-                    Ok(Outcome::Flag(false)) => kind::FALSE,
-                    Ok(Outcome::Flag(true)) => kind::TRUE,
-                    Ok(Outcome::Object(object)) => {
-                        objects.insert(object.into_js(env)?)?;
-                        kind::OBJECT
-                    }
-                    Err(failure) => {
-                        objects.insert(failure)?;
-                        kind::FAILURE
-                    }
-                };
-                (id.number, kind)
-            }
-        };
-        entries[2 * count] = number;
-        entries[2 * count + 1] = kind;
-        count += 1;
-    }
-    Ok(count as u32)
-}
+/// So many places the longest entry has.
+const LONGEST_ENTRY: usize = 5;
 
 /// Gives up a call: its outcome will not come, and a lock that it gets all the same is released.
 #[napi(catch_unwind)]
@@ -323,7 +457,7 @@ pub(crate) fn cancel(env: &Env, number: u32, call: u32) -> Result<()> {
         if let Some(pending) = pending {
             pending.cancel();
         }
-        bridge.let_go(env)?;
+        bridge.let_go(env);
     }
     Ok(())
 }
@@ -337,13 +471,22 @@ pub(crate) fn hold(env: &Env, number: u32) -> Result<()> {
 /// Ends what [`hold`] began.
 #[napi(catch_unwind)]
 pub(crate) fn let_go(env: &Env, number: u32) -> Result<()> {
-    bridge(number)?.let_go(env)
+    bridge(number)?.let_go(env);
+    Ok(())
 }
 
 /// A client that JavaScript has collected.
 #[napi(catch_unwind)]
 pub(crate) fn drop_client(number: u32, client: u32) -> Result<()> {
     let dropped = bridge(number)?.clients.borrow_mut().remove_number(client);
+    drop(dropped);
+    Ok(())
+}
+
+/// A lock that JavaScript has collected.
+#[napi(catch_unwind)]
+pub(crate) fn drop_lock(number: u32, lock: u32) -> Result<()> {
+    let dropped = bridge(number)?.locks.borrow_mut().remove_number(lock);
     drop(dropped);
     Ok(())
 }

@@ -115,6 +115,9 @@ macro_rules! with_terms {
     }};
 }
 
+/// The lease, `max_hold` and whether the lock is kept alive, as JavaScript gives them.
+type Given = [Option<f64>; 3];
+
 struct Terms {
     lease: Option<Duration>,
     keep_alive: bool,
@@ -122,14 +125,10 @@ struct Terms {
 }
 
 impl Terms {
-    fn new(
-        lease_ms: Option<f64>,
-        keep_alive: Option<bool>,
-        max_hold_ms: Option<f64>,
-    ) -> std::result::Result<Terms, Error> {
+    fn new([lease_ms, max_hold_ms, keep_alive]: Given) -> std::result::Result<Terms, Error> {
         Ok(Terms {
             lease: optional("leaseMs", lease_ms)?,
-            keep_alive: keep_alive.unwrap_or(false),
+            keep_alive: keep_alive.is_some_and(|flag| flag != 0.0),
             max_hold: optional("maxHoldMs", max_hold_ms)?,
         })
     }
@@ -140,22 +139,16 @@ fn optional(name: &str, time_ms: Option<f64>) -> std::result::Result<Option<Dura
 }
 
 /// Ends with a lock.
-// Places instead of an object with names: this is the call that has to be fast.
-#[allow(clippy::too_many_arguments)]
-#[napi(catch_unwind)]
 pub(crate) fn acquire(
     env: &Env,
-    at: u32,
+    bridge: &Bridge,
     client: u32,
-    key: Key<'_>,
+    key: &[u8],
     wait_ms: Option<f64>,
-    lease_ms: Option<f64>,
-    keep_alive: Option<bool>,
-    max_hold_ms: Option<f64>,
+    given: Given,
 ) -> Result<Begun> {
-    let bridge = bridge(at)?;
-    let acquire = bridge.client(client)?.acquire(key_bytes(&key));
-    let acquire = Terms::new(lease_ms, keep_alive, max_hold_ms).and_then(|terms| {
+    let acquire = bridge.with_client(client, |client| client.acquire(key))?;
+    let acquire = Terms::new(given).and_then(|terms| {
         let acquire = with_terms!(acquire, terms);
         Ok(match optional("waitMs", wait_ms)? {
             Some(wait) => acquire.wait(wait),
@@ -168,21 +161,15 @@ pub(crate) fn acquire(
 }
 
 /// Ends with a lock or with null.
-#[allow(clippy::too_many_arguments)]
-#[napi(catch_unwind)]
 pub(crate) fn try_acquire(
     env: &Env,
-    at: u32,
+    bridge: &Bridge,
     client: u32,
-    key: Key<'_>,
-    lease_ms: Option<f64>,
-    keep_alive: Option<bool>,
-    max_hold_ms: Option<f64>,
+    key: &[u8],
+    given: Given,
 ) -> Result<Begun> {
-    let bridge = bridge(at)?;
-    let acquire = bridge.client(client)?.try_acquire(key_bytes(&key));
-    let acquire =
-        Terms::new(lease_ms, keep_alive, max_hold_ms).map(|terms| with_terms!(acquire, terms));
+    let acquire = bridge.with_client(client, |client| client.try_acquire(key))?;
+    let acquire = Terms::new(given).map(|terms| with_terms!(acquire, terms));
     bridge.begin(env, acquire, |acquire, teller| {
         Some(acquire.submit(|result| teller.tell(result)))
     })

@@ -4,10 +4,10 @@
 //! The core's own thread takes the sockets back when the loop has not come by for a few milliseconds, so a loop
 //! that is blocked holds up nothing. Where the runtime has no libuv, that thread reads alone.
 //!
-//! This is the one place here with `unsafe`: libuv, and the parts of Node-API that go with it, are C.
+//! Here `unsafe` is needed: libuv, and the parts of Node-API that go with it, are C.
 #![allow(unsafe_code)]
 
-use crate::bridge::Back;
+use crate::bridge::{Back, bridge};
 use fairlock::EventLoop;
 use napi::{Env, sys};
 use std::ffi::{CStr, c_int, c_void};
@@ -73,13 +73,20 @@ struct Watch {
     handle: Box<[u64]>,
     event_loop: Arc<EventLoop>,
     back: Arc<Back>,
+    /// The number of the bridge.
+    bridge: u32,
     env: sys::napi_env,
     drain: sys::napi_ref,
     cleanup: sys::napi_async_cleanup_hook_handle,
 }
 
 /// Lets the loop of this environment read for all clients that are given it, until the environment ends. `None` where it cannot.
-pub(crate) fn watch(env: &Env, back: Arc<Back>, drain: sys::napi_value) -> Option<Arc<EventLoop>> {
+pub(crate) fn watch(
+    env: &Env,
+    back: Arc<Back>,
+    bridge: u32,
+    drain: sys::napi_value,
+) -> Option<Arc<EventLoop>> {
     let libuv = Libuv::of_this_process()?;
     let event_loop = Arc::new(EventLoop::new().ok()?);
     let env = env.raw();
@@ -103,6 +110,7 @@ pub(crate) fn watch(env: &Env, back: Arc<Back>, drain: sys::napi_value) -> Optio
             handle,
             event_loop: Arc::clone(&event_loop),
             back,
+            bridge,
             env,
             drain: reference,
             cleanup: null_mut(),
@@ -129,9 +137,13 @@ unsafe extern "C" fn readable(handle: Handle, _status: c_int, _events: c_int) {
     // A panic is a bug and must not reach C.
     let turned = catch_unwind(AssertUnwindSafe(|| {
         watch.event_loop.turn(|| {
-            if watch.back.speak() {
-                // SAFETY: this is the thread of the environment, and libuv runs no callback from within JavaScript.
-                unsafe { call_drain(watch) };
+            if watch.back.speak()
+                && let Ok(bridge) = bridge(watch.bridge)
+            {
+                bridge.turn(&Env::from_raw(watch.env), || {
+                    // SAFETY: this is the thread of the environment, and libuv runs no callback from within JavaScript.
+                    unsafe { call_drain(watch) };
+                });
             }
         });
     }));

@@ -1,8 +1,8 @@
 //! The addon behind the npm package `fairlock`: what JavaScript calls, and the way back.
 //!
 //! ```text
-//! lib/*.js ──▶ client · lock · server · fence ──▶ fairlock      convert, one call, convert
-//! lib/bridge.js ◀── bridge ◀── fairlock's own thread            one wake-up for all that is done
+//! lib/*.js ──▶ fast · client · lock · server · fence ──▶ fairlock      convert, one call, convert
+//! lib/bridge.js ◀── bridge ◀── the event loop, fairlock's own thread   one wake-up for all that is done
 //! ```
 //!
 //! Nothing here decides about locks, retries or time; that is the crate `fairlock`, the same for every language.
@@ -15,6 +15,7 @@ mod bridge;
 mod client;
 mod convert;
 mod event_loop;
+mod fast;
 mod fence;
 mod lock;
 mod outcome;

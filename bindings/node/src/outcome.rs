@@ -1,6 +1,7 @@
 //! What a call gave, as JavaScript sees it.
 
 use crate::server::RunningServer;
+use crate::slots::SlotId;
 use crate::view::{KeyView, LocksView, StatusView, WaitersView};
 use fairlock::{Error, ErrorKind, Lock};
 use fairlock::{KeyState, LockPage, Status, Waiters};
@@ -12,28 +13,33 @@ use napi_derive::napi;
 pub(crate) enum Outcome {
     Done,
     Flag(bool),
+    Lock(Lock),
+    /// A lock that JavaScript has is released; false if it had been lost before.
+    Released {
+        lock: SlotId,
+        was_held: bool,
+    },
     Object(Object),
 }
 
 /// What a call gave where that takes an object.
 pub(crate) enum Object {
-    Lock(Option<Lock>),
+    Null,
     State(KeyState),
     Waiters(Waiters),
     Locks(LockPage),
-    Status(Status),
+    Status(Box<Status>),
     Server(RunningServer),
 }
 
 impl Object {
     pub(crate) fn into_js(self, env: &Env) -> Result<Unknown<'_>> {
         match self {
-            Object::Lock(None) => Null.into_unknown(env),
-            Object::Lock(Some(lock)) => External::new(lock).into_unknown(env),
+            Object::Null => Null.into_unknown(env),
             Object::State(state) => KeyView::from(state).into_unknown(env),
             Object::Waiters(waiters) => WaitersView::from(waiters).into_unknown(env),
             Object::Locks(page) => LocksView::from(page).into_unknown(env),
-            Object::Status(status) => StatusView::from(status).into_unknown(env),
+            Object::Status(status) => StatusView::from(*status).into_unknown(env),
             Object::Server(server) => External::new(server).into_unknown(env),
         }
     }
@@ -50,11 +56,9 @@ macro_rules! from_object {
 }
 
 from_object! {
-    Lock(Option<Lock>),
     State(KeyState),
     Waiters(Waiters),
     Locks(LockPage),
-    Status(Status),
     Server(RunningServer),
 }
 
@@ -72,7 +76,19 @@ impl From<bool> for Outcome {
 
 impl From<Lock> for Outcome {
     fn from(lock: Lock) -> Outcome {
-        Some(lock).into()
+        Outcome::Lock(lock)
+    }
+}
+
+impl From<Option<Lock>> for Outcome {
+    fn from(lock: Option<Lock>) -> Outcome {
+        lock.map_or(Outcome::Object(Object::Null), Outcome::Lock)
+    }
+}
+
+impl From<Status> for Outcome {
+    fn from(status: Status) -> Outcome {
+        Outcome::Object(Object::Status(Box::new(status)))
     }
 }
 

@@ -53,6 +53,19 @@ impl<T> Slots<T> {
         self.slots.get(number as usize)?.1.as_ref()
     }
 
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.slots.get_mut(number as usize)?.1.as_mut()
+    }
+
+    /// What a number means now.
+    pub(crate) fn id(&self, number: u32) -> Option<SlotId> {
+        let (generation, value) = self.slots.get(number as usize)?;
+        value.as_ref().map(|_| SlotId {
+            number,
+            generation: *generation,
+        })
+    }
+
     /// Takes what a number stands for, whatever its generation.
     pub(crate) fn remove_number(&mut self, number: u32) -> Option<T> {
         let (generation, slot) = self.slots.get_mut(number as usize)?;

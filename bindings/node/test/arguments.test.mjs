@@ -159,3 +159,17 @@ test('an option that is undefined is not there, and bytes given as a key may be 
   assert.equal((await client.inspect(text)).token, lock.token)
   await lock.release()
 })
+
+test('a key is the same as text and as bytes, whatever its length', async (t) => {
+  const client = clientOf(t, await node())
+  for (const letter of ['k', 'é', '字', '😀']) {
+    for (const length of [1, 20, 60, 61, 62, 63, 64, 65, 82, 83, 84, 85, 86, 125, 126, 127, 128, 129, 245, 250, 251, 252, 253, 255, 256, 257, 511, 512]) {
+      const text = letter.repeat(length)
+      const bytes = new TextEncoder().encode(text)
+      if (bytes.length > 512) continue
+      const lock = await client.acquire(text)
+      assert.equal((await client.inspect(bytes)).token, lock.token)
+      await lock.release()
+    }
+  }
+})

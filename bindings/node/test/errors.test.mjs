@@ -36,7 +36,9 @@ test('WaitTimeout: not had within the wait', async (t) => {
   const key = newKey()
   const lock = await client.acquire(key)
   const begun = performance.now()
-  is(await rejection(client.acquire(key, { waitMs: 50 })), 'WaitTimeout', 'ERR_WAIT_TIMEOUT')
+  const error = await rejection(client.acquire(key, { waitMs: 50 }))
+  is(error, 'WaitTimeout', 'ERR_WAIT_TIMEOUT')
+  assert.ok(error.message.includes(`"${key}"`), error.message)
   assert.ok(performance.now() - begun >= 49, 'never early')
   assert.equal((await client.inspect(key)).waiters, 0)
   assert.equal(await lock.release(), true)
@@ -154,4 +156,14 @@ test('errors say where the caller stood', async (t) => {
   async function somewhereInTheProgram () { await client.acquire('') }
   const error = await rejection(somewhereInTheProgram())
   assert.match(error.stack, /somewhereInTheProgram/)
+})
+
+test('so do those that come later', async (t) => {
+  const client = clientOf(t, server)
+  const lock = await client.acquire(newKey())
+  async function somewhereInTheProgram () { await client.acquire(lock.key, { waitMs: 10 }) }
+  const error = await rejection(somewhereInTheProgram())
+  is(error, 'WaitTimeout', 'ERR_WAIT_TIMEOUT')
+  assert.match(error.stack, /somewhereInTheProgram/)
+  await lock.release()
 })

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { inspect } from 'node:util'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { Client, Lock, LockLost } from '../index.mjs'
@@ -31,6 +32,51 @@ test('acquire, look, release', async (t) => {
   assert.equal(lock.remainingMs, 0)
   assert.equal(await lock.release(), true, 'released is released')
   assert.deepEqual(await client.inspect(key), { held: false, waiters: 0, token: null, remainingMs: null, name: null, address: null })
+})
+
+test('a released lock stays what it was, and has nothing to do with locks that come later', async (t) => {
+  const client = clientOf(t, server)
+  const first = await client.acquire(newKey())
+  const other = await client.acquire(newKey(), { leaseMs: 20_000 })
+  const kept = await client.acquire(newKey())
+  await kept.keep({ leaseMs: 40_000 })
+  const leases = [first, other, kept].map((lock) => lock.leaseMs)
+  assert.deepEqual(leases, [30_000, 20_000, 40_000])
+  const { token } = first
+  // Two at once, and one later.
+  assert.deepEqual(await Promise.all([first.release(), first.release(), other.release(), kept.release()]), [true, true, true, true])
+  const later = await Promise.all(Array.from({ length: 5 }, () => client.acquire(newKey())))
+  assert.equal(await first.release(), true)
+  assert.equal((await rejection(first.keep())).name, 'RangeError')
+  assert.deepEqual([first.held, first.remainingMs, first.token], [false, 0, token])
+  assert.deepEqual([first, other, kept].map((lock) => lock.leaseMs), leases)
+  assert.equal(first.lostSignal.aborted, false)
+  for (const lock of later) assert.equal(lock.held, true)
+  for (const lock of later) assert.equal(await lock.release(), true)
+})
+
+test('more is granted in one turn than is handed over at a time', async (t) => {
+  const client = clientOf(t, server)
+  const prefix = newKey()
+  const locks = await Promise.all(Array.from({ length: 1_000 }, (_, at) => client.acquire(`${prefix}/${at}`)))
+  const tokens = new Set(locks.map((lock) => lock.token))
+  assert.equal(tokens.size, 1_000)
+  for (const lock of locks) assert.equal((await client.inspect(lock.key)).token, lock.token)
+  assert.deepEqual(new Set(await Promise.all(locks.map((lock) => lock.release()))), new Set([true]))
+})
+
+test('console.log shows what a lock and a client are, and no secret', async (t) => {
+  const client = clientOf(t, server, { name: 'me', secret: 'sesame' })
+  const plain = clientOf(t, server)
+  const lock = await plain.acquire('order:42')
+  assert.equal(inspect(lock), `Lock { key: 'order:42', token: ${lock.token}n, held: true }`)
+  await lock.release()
+  assert.equal(inspect(lock), `Lock { key: 'order:42', token: ${lock.token}n, held: false }`)
+  assert.equal(inspect(client), `Client { servers: '${server.address}', name: 'me', closed: false }`)
+  await client.close()
+  assert.equal(inspect(client), `Client { servers: '${server.address}', name: 'me', closed: true }`)
+  assert.equal(inspect({ one: { lock } }, { breakLength: Infinity }), `{ one: { lock: Lock { key: 'order:42', token: ${lock.token}n, held: false } } }`)
+  assert.equal(inspect([[lock]], { depth: 1 }), '[ [ [Lock] ] ]')
 })
 
 test('tokens are exact and rise', async (t) => {
@@ -260,6 +306,25 @@ test('a lock that nobody refers to any more is released, also if it is listened 
       return !(await client.inspect(key)).held
     })
   }
+})
+
+test('locks are found when they are forgotten, whichever way they came', async (t) => {
+  const client = clientOf(t, server)
+  const prefix = newKey()
+  const forget = async (at) => { await client.acquire(`${prefix}/${at}`) }
+  const use = async (at) => { for (let round = 0; round < 3; round++) await (await client.acquire(`${prefix}/used/${at}`)).release() }
+  // Beside others that are released at once; in the same turn, and handed over by fairlock's own thread because the loop stood still.
+  await Promise.all(Array.from({ length: 20 }, (_, at) => Promise.all([forget(at), use(at)])))
+  const late = Promise.all(Array.from({ length: 20 }, (_, at) => forget(20 + at)))
+  await Promise.resolve()
+  const until = performance.now() + 100
+  while (performance.now() < until);
+  await late
+  await eventually(async () => {
+    collectGarbage()
+    await sleep(1)
+    return (await client.locks({ prefix: `${prefix}/` })).locks.length === 0
+  })
 })
 
 test('a held lock keeps its client', async (t) => {
