@@ -38,7 +38,7 @@ test('WaitTimeout: not had within the wait', async (t) => {
   const begun = performance.now()
   const error = await rejection(client.acquire(key, { waitMs: 50 }))
   is(error, 'WaitTimeout', 'ERR_WAIT_TIMEOUT')
-  assert.ok(error.message.includes(`"${key}"`), error.message)
+  assert.ok(error.message.includes(key), error.message)
   assert.ok(performance.now() - begun >= 49, 'never early')
   assert.equal((await client.inspect(key)).waiters, 0)
   assert.equal(await lock.release(), true)
