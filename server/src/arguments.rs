@@ -69,6 +69,29 @@ pub(crate) enum Command {
     RunGuard,
 }
 
+impl Command {
+    /// Whether it uses a server as a client does, and reads a client's variables.
+    pub(crate) fn is_of_a_client(&self) -> bool {
+        match self {
+            Command::Run(_)
+            | Command::Status(_)
+            | Command::Inspect(_)
+            | Command::Locks(_)
+            | Command::Acquire(_)
+            | Command::Keep(_)
+            | Command::Release(_)
+            | Command::Waiters(_)
+            | Command::Bench(_) => true,
+            Command::Serve(_)
+            | Command::Demo(_)
+            | Command::HashSecret
+            | Command::Man(_)
+            | Command::Completions(_)
+            | Command::RunGuard => false,
+        }
+    }
+}
+
 const SERVE_HELP: &str = "\
 An argument beats the environment, the environment beats the file; a setting has the same name in all three. \
 Without --data-dir and --ephemeral the node keeps its data in $STATE_DIRECTORY, which systemd sets, or under \

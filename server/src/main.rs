@@ -12,6 +12,7 @@ mod hash_secret;
 mod inbox;
 mod manual;
 mod memory;
+mod misspelled;
 mod notify;
 mod run;
 mod serve;
@@ -41,6 +42,13 @@ fn main() -> ExitCode {
 }
 
 fn execute(command: Command) -> Result<u8, Failure> {
+    if command.is_of_a_client() {
+        for (wrong, near) in misspelled::variables_of_client() {
+            tell(format_args!(
+                "the variable {wrong} is not read; perhaps {near} is meant"
+            ));
+        }
+    }
     match command {
         Command::Serve(given) => serve::serve(&given),
         Command::Run(arguments) => run::run(arguments),

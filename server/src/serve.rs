@@ -4,8 +4,9 @@
 use crate::admin::Admin;
 use crate::exit::{self, Failure, tell};
 use crate::memory;
+use crate::misspelled;
 use crate::notify;
-use crate::settings::{self, Given};
+use crate::settings::Given;
 use fairlock::Server;
 use fairlock::node::{LogFormat, LogLevel, Settings};
 use std::ffi::OsString;
@@ -26,7 +27,7 @@ pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
     for line in overruled {
         tracing::info!("{line}");
     }
-    for (wrong, near) in settings::misspelled_variables() {
+    for (wrong, near) in misspelled::variables_of_server() {
         tracing::warn!("the variable {wrong} is no setting; perhaps {near}");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -3,6 +3,7 @@
 //! setting names itself, its place and what would be right; one that does not exist is refused.
 
 use crate::exit::Failure;
+use crate::misspelled;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use fairlock::node::{Setting, SettingError, SettingKind, Settings};
@@ -317,7 +318,8 @@ fn parse_file(path: &Path, text: &str) -> Result<Vec<Value>, Failure> {
         let offset = key.span().start;
         let name: &str = key.get_ref();
         let Some(setting) = Settings::ALL.iter().find(|setting| setting.name == name) else {
-            let nearest = nearest(name).map_or(String::new(), |near| format!("; perhaps {near}"));
+            let nearest =
+                misspelled::nearest(name).map_or(String::new(), |near| format!("; perhaps {near}"));
             return Err(wrong(
                 offset,
                 format_args!("there is no setting {name}{nearest}"),
@@ -369,61 +371,6 @@ fn value_text(setting: &Setting, value: &DeValue<'_>) -> Result<String, &'static
         _ => return Err(expected),
     };
     Ok(text)
-}
-
-/// The setting whose name is most like a wrong one, if any is.
-fn nearest(wrong: &str) -> Option<&'static str> {
-    let wrong = wrong.replace('-', "_").to_lowercase();
-    Settings::ALL
-        .iter()
-        .map(|setting| (distance(&wrong, setting.name), setting.name))
-        .min()
-        .filter(|(distance, name)| distance * 3 <= name.len())
-        .map(|(_, name)| name)
-}
-
-/// How many letters have to be changed, put in or taken out to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, candidate) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *candidate);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
-}
-
-/// Variables of the client commands, and of what `run` starts.
-const NO_SETTINGS: [&str; 9] = [
-    "config",
-    "servers",
-    "key",
-    "token",
-    "tls",
-    "ca_file",
-    "cert_file",
-    "key_file",
-    "server_name",
-];
-
-/// The variables that look like a setting and are none, with the setting that may be meant. They are
-/// told and not refused: container platforms put variables of their own beside ours.
-pub(crate) fn misspelled_variables() -> Vec<(String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, _)| name.into_string().ok())
-        .filter_map(|name| {
-            let setting = name.strip_prefix("FAIRLOCK_")?.to_lowercase();
-            let known = Settings::ALL.iter().any(|known| known.name == setting)
-                || NO_SETTINGS.contains(&setting.as_str());
-            let near = nearest(&setting).filter(|_| !known)?;
-            Some((name, variable(near)))
-        })
-        .collect()
 }
 
 #[cfg(test)]

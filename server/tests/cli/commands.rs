@@ -315,6 +315,27 @@ fn without_a_server_every_command_says_so() {
     }
 }
 
+/// Goal: who forgets a letter of a variable hears of it, and does not wonder which server that was.
+#[test]
+fn a_misspelled_variable_of_a_client_is_told_and_those_of_a_server_are_not() {
+    let server = Server::start();
+    let mut command = server.fairlock(["inspect", "k"]);
+    command
+        .env("FAIRLOCK_SERVER", "127.0.0.1:1")
+        .env("FAIRLOCK_PORT_7420_TCP", "tcp://10.0.0.1:7420")
+        .env("FAIRLOCK_SECRET_FILES", "x");
+    let outcome = outcome(command);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let told: Vec<&str> = outcome.err.lines().collect();
+    assert_eq!(told.len(), 2, "{outcome:?}");
+    assert!(
+        outcome.err.contains(
+            "the variable FAIRLOCK_SERVER is not read; perhaps FAIRLOCK_SERVERS is meant"
+        ),
+        "{outcome:?}"
+    );
+}
+
 /// Goal: who does not know the secret is refused; all three ways to say it work, and none is shown.
 #[test]
 fn a_server_with_a_secret_refuses_those_who_do_not_know_it() {
