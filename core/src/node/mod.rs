@@ -25,6 +25,7 @@ mod entrants;
 mod error;
 mod farewell;
 pub mod journal;
+mod lines;
 mod listing;
 mod log;
 mod outbox;

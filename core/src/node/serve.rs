@@ -4,15 +4,14 @@
 //! A connection is read only while all its replies have been taken. The task itself holds nothing but
 //! the name of the connection; everything else stands in the [`Node`].
 
-use super::answer::Flow;
 use super::cluster::{self, LinkId};
 use super::connection::{Connection, Greeting};
 use super::farewell;
+use super::lines::{ENOUGH_REPLIES, Stop};
 use super::state::{Node, Shared, now};
-use super::tls;
 use super::unread::Load;
 use crate::engine::{ConnectionId, Time};
-use crate::protocol::{Code, Reply, Request, Role, Split, limits, split};
+use crate::protocol::{Role, limits};
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,22 +100,6 @@ enum Step {
     },
 }
 
-/// Why no further line of a batch was handled.
-enum Stop {
-    /// The rest is not yet a whole line.
-    Partial,
-    /// The replies are long enough to be written first, or rows have to be made.
-    Pause,
-    /// The line there cannot be handled yet.
-    Later,
-    /// The connection ends after the replies.
-    Close,
-    /// The connection is a link of a peer from now on.
-    Link(LinkId),
-}
-
-/// Replies of this size are written before more requests are handled.
-const ENOUGH_REPLIES: usize = 256 << 10;
 /// How much is read at once, and in one turn.
 pub(super) const READ_AT_ONCE: usize = 64 << 10;
 
@@ -330,98 +313,6 @@ impl Node {
         }
     }
 
-    fn handle_lines(&mut self, now: Time, id: ConnectionId, bytes: &[u8]) -> (Stop, usize) {
-        let Some(connection) = self.connections.get_mut(id) else {
-            // Nobody knows what it might do.
-            return (Stop::Close, bytes.len());
-        };
-        let mut first = connection.greeting.is_to_come();
-        let mut limited = connection.is_limited();
-        if first && tls::is_client_hello(bytes) {
-            self.refuse_tls(id);
-            return (Stop::Close, bytes.len());
-        }
-        let enough_replies = ENOUGH_REPLIES / crowd(self.yielding);
-        let mut used = 0;
-        loop {
-            if self.serves
-                && !(first | limited)
-                && let Some((request, length)) = Request::parse_ahead(&bytes[used..])
-            {
-                used += length;
-                self.counters.lines += 1;
-                self.handle_request(now, id, &request);
-                if self.replies.len() >= enough_replies {
-                    return (Stop::Pause, used);
-                }
-                continue;
-            }
-            match split(&bytes[used..]) {
-                Split::Line { line, used: length } => {
-                    used += length;
-                    self.counters.lines += 1;
-                    let flow = if std::mem::take(&mut first) {
-                        let flow = self.handle_first_line(now, id, line);
-                        let connection = self.connections.get_mut(id);
-                        limited = connection.is_none_or(|connection| connection.is_limited());
-                        flow
-                    } else if limited {
-                        self.handle_limited_line(now, id, line)
-                    } else {
-                        self.handle_line(now, id, line)
-                    };
-                    match flow {
-                        Flow::On => {}
-                        Flow::Later => {
-                            self.counters.lines -= 1;
-                            return (Stop::Later, used - length);
-                        }
-                        Flow::Close => return (Stop::Close, used),
-                        Flow::Link(link) => return (Stop::Link(link), used),
-                        Flow::Rows => {
-                            // Looking for rows is work even where there are none.
-                            self.append_rows(now, id);
-                            return (Stop::Pause, used);
-                        }
-                    }
-                    if self.replies.len() >= enough_replies {
-                        return (Stop::Pause, used);
-                    }
-                }
-                Split::Partial => return (Stop::Partial, used),
-                Split::TooLong => {
-                    self.counters.too_long += 1;
-                    self.answer(&Reply::Refused {
-                        operation: None,
-                        key: b"-",
-                        code: Code::TooLong.as_str(),
-                        tag: None,
-                        text: "a line has at most 4096 bytes",
-                    });
-                    return (Stop::Close, used);
-                }
-            }
-        }
-    }
-
-    /// Makes rows of the list under way.
-    pub(super) fn append_rows(&mut self, now: Time, id: ConnectionId) {
-        let crowd = crowd(self.yielding);
-        let Node {
-            engine,
-            connections,
-            replies,
-            counters,
-            ..
-        } = self;
-        if let Some(connection) = connections.get_mut(id)
-            && let Some(listing) = &mut connection.listing
-            && listing.append(engine, counters, now, replies, crowd)
-        {
-            connection.listing = None;
-        }
-    }
-
     /// Writes the replies to the connection that has been served; false if it is gone.
     fn write_replies(&mut self, now: Time, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
@@ -509,13 +400,14 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::answer::Flow;
     use super::super::settings::Settings;
     use super::super::state::{engine_settings, millis};
     use super::super::stream::{Peek, Stream};
     use super::super::terms::Terms;
     use super::*;
     use crate::engine::Engine;
-    use crate::protocol::{Key, Millis, Wait};
+    use crate::protocol::{Key, Millis, Request, Wait};
     use std::future::poll_fn;
     use std::net::TcpStream;
 
