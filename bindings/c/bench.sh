@@ -23,9 +23,14 @@ until grep -q '^listening on ' "$work/out"; do sleep 0.05; done
 FAIRLOCK_SERVERS=$(sed -n 's/^listening on //p' "$work/out")
 export FAIRLOCK_SERVERS
 
+# Each goes first in every other round: what comes second finds the machine as the first one left it.
+measure() { # rust or c
+    local program=$work/bench
+    [ "$1" = c ] || program=$target/release/examples/bench
+    "${client[@]}" "$program" --seconds "$seconds" | sed "s/^/$1 /"
+}
 for ((round = 0; round < rounds; round++)); do
-    "${client[@]}" "$target/release/examples/bench" --seconds "$seconds" | sed 's/^/rust /'
-    "${client[@]}" "$work/bench" --seconds "$seconds" | sed 's/^/c /'
+    if ((round % 2 == 0)); then measure rust && measure c; else measure c && measure rust; fi
 done >"$work/figures"
 
 for what in one_at_a_time callbacks; do
