@@ -4,6 +4,7 @@ use super::frame::Frame;
 use super::members::Slot;
 use super::message::{Copy, Stream};
 use crate::engine::{Change, DumpReader, Engine, Time};
+use crate::protocol::Millis;
 use std::collections::VecDeque;
 
 /// How much of the latest changes is kept for a candidate that has fewer of them.
@@ -24,6 +25,8 @@ pub(super) struct Copier {
     asked: Option<Time>,
     /// Something was applied that the active node has not been told of.
     unconfirmed: bool,
+    /// From when on that is confirmed.
+    confirm_at: Time,
 }
 
 /// What a frame was to the copy.
@@ -97,6 +100,7 @@ impl Copier {
         if self.asked.is_none() {
             self.copy.complete = true;
             self.unconfirmed = true;
+            self.confirm_at = Time(0);
         }
     }
 
@@ -139,11 +143,18 @@ impl Copier {
         self.copy.complete = false;
     }
 
-    /// What to tell the active node, if there is something new.
-    pub(super) fn confirmation(&mut self) -> Option<(Slot, Frame)> {
-        if !std::mem::take(&mut self.unconfirmed) || !self.copy.complete {
+    /// When there is something to tell the active node.
+    pub(super) fn confirms_at(&self) -> Option<Time> {
+        (self.unconfirmed && self.copy.complete).then_some(self.confirm_at)
+    }
+
+    /// What to tell the active node, if there is something new; what comes within `pause` is told together.
+    pub(super) fn confirmation(&mut self, now: Time, pause: Millis) -> Option<(Slot, Frame)> {
+        if self.confirms_at()? > now {
             return None;
         }
+        self.unconfirmed = false;
+        self.confirm_at = now.after(pause);
         let Copy {
             stream, sequence, ..
         } = self.copy;
@@ -175,5 +186,55 @@ impl Copier {
             self.kept_bytes -= body.len();
             self.copy.oldest = last + 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineSettings;
+
+    #[test]
+    fn what_is_applied_within_a_pause_is_confirmed_together() {
+        let (stream, pause) = (Stream { term: 1, slot: 0 }, Millis(5));
+        let mut engine = Engine::new(EngineSettings::default(), 1);
+        let mut copier = Copier::default();
+        copier.follow(Slot(0));
+        copier.begin(&mut engine, stream, 0);
+        let apply = |copier: &mut Copier, number| {
+            let change = [Change::TermOpened { term: 1 }];
+            let numbered = (stream, number);
+            let taken = copier.changes(
+                Time(0),
+                &mut Engine::new(EngineSettings::default(), 1),
+                numbered,
+                &change,
+                &[],
+            );
+            assert_eq!(taken, Taken::Fine);
+        };
+        let confirmed = |sequence| Some((Slot(0), Frame::Applied { stream, sequence }));
+        apply(&mut copier, 1);
+        assert_eq!(
+            copier.confirmation(Time(0), pause),
+            None,
+            "a part is no copy"
+        );
+        assert_eq!(copier.confirms_at(), None);
+        copier.whole();
+        assert_eq!(copier.confirmation(Time(1000), pause), confirmed(1));
+        assert_eq!(copier.confirms_at(), None);
+        apply(&mut copier, 2);
+        apply(&mut copier, 3);
+        assert_eq!(copier.confirmation(Time(5999), pause), None);
+        assert_eq!(copier.confirms_at(), Some(Time(6000)));
+        assert_eq!(copier.confirmation(Time(6000), pause), confirmed(3));
+        // After a pause nothing is held up.
+        apply(&mut copier, 4);
+        assert_eq!(copier.confirmation(Time(20_000), pause), confirmed(4));
+        // A standby counts from the moment on at which it has everything.
+        copier.begin(&mut engine, stream, 7);
+        copier.whole();
+        assert_eq!(copier.confirmation(Time(20_001), pause), confirmed(7));
     }
 }

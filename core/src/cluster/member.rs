@@ -125,6 +125,10 @@ const MOST_UNCONFIRMED: usize = 100_000;
 /// Asked for and not begun after this time, the whole state is asked for again.
 const ASK_AGAIN: Millis = Millis(1000);
 
+/// Where nobody waits for it, what was applied is confirmed no more often than this: each time costs the active node
+/// a read.
+const CONFIRM_PAUSE: Millis = Millis(5);
+
 impl Member {
     /// A node that has just started.
     #[must_use]
@@ -233,7 +237,9 @@ impl Member {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let asks = self.copier.asking_since().map(|at| at.after(ASK_AGAIN));
-        self.roles.next_deadline().into_iter().chain(asks).min()
+        let confirms = self.copier.confirms_at();
+        let deadlines = [self.roles.next_deadline(), asks, confirms];
+        deadlines.into_iter().flatten().min()
     }
 
     /// What is known of the peers.
@@ -289,6 +295,7 @@ impl Member {
         self.carry_out(now, engine);
         self.end_given_back(now, engine);
         self.ask_again(now);
+        self.confirm(now);
     }
 
     /// Takes in the body of a frame from a peer. Follow a batch of frames with [`Member::replicate`].
@@ -393,8 +400,8 @@ impl Member {
             if self.feeds.is_dumping() {
                 self.feeds.pump(now.time, engine, &mut self.outgoing);
             }
-        } else if let Some((to, frame)) = self.copier.confirmation() {
-            self.outgoing.frame(now.time, to, &frame);
+        } else {
+            self.confirm(now);
         }
     }
 
@@ -593,6 +600,17 @@ impl Member {
             && now.time >= asked.after(ASK_AGAIN)
         {
             self.ask(now, active);
+        }
+    }
+
+    /// Tells the active node what was applied.
+    fn confirm(&mut self, now: Now) {
+        let pause = match self.settings.tell_everything {
+            true => Millis(0),
+            false => CONFIRM_PAUSE,
+        };
+        if let Some((to, frame)) = self.copier.confirmation(now.time, pause) {
+            self.outgoing.frame(now.time, to, &frame);
         }
     }
 

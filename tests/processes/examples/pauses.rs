@@ -1,20 +1,19 @@
 //! Measures what clients notice of a cluster: how long nobody or one of them gets a lock when the active node is
-//! killed, stopped or frozen, and what copies cost at full load. Everything is on this machine, the
-//! nodes are `FAIRLOCK_BIN` or the binary beside this program, with the settings that they have by themselves.
+//! killed, stopped or frozen. Everything is on this machine, the nodes are `FAIRLOCK_BIN` or the binary beside this
+//! program, with the settings that they have by themselves.
 //!
 //! ```sh
 //! cargo build --release -p fairlock-server
 //! FAIRLOCK_BIN=target/release/fairlock cargo run --release -p fairlock-processes --example pauses -- --json
 //! ```
 //!
-//! `--rounds N` says how often each fault happens, `--seconds S` how long each load of the throughput runs.
+//! `--rounds N` says how often each fault happens.
 
 use fairlock::Client;
+use fairlock_processes::Peer;
 use fairlock_processes::cluster::Cluster;
 use fairlock_processes::history::{Moment, moment};
-use fairlock_processes::{Node, Peer, binary, token};
 use serde::Serialize;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -32,7 +31,6 @@ struct Figures {
     freeze: Pauses,
     /// A client that waited on the node that froze, for a key that was given back after that.
     freeze_waiting: Spread,
-    throughput: Throughput,
     /// Of the machine, at the end: below its number of processors the figures mean something.
     load_average: String,
 }
@@ -56,15 +54,6 @@ struct Spread {
     max: f64,
 }
 
-/// Pairs a second with 4 connections and 64 requests under way on each, in turns.
-#[derive(Serialize)]
-struct Throughput {
-    lone: Vec<f64>,
-    with_two_standbys: Vec<f64>,
-    /// Of the medians.
-    ratio: f64,
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |name: &str, default: usize| {
@@ -75,7 +64,6 @@ fn main() {
         })
     };
     let rounds = number("--rounds", 20);
-    let seconds = number("--seconds", 3);
     let figures = Figures {
         rounds,
         kill: pauses(rounds, Cluster::kill),
@@ -84,7 +72,6 @@ fn main() {
         }),
         freeze: pauses(rounds, |cluster, index| cluster.node(index).freeze()),
         freeze_waiting: spread((0..rounds).map(|_| waiting_on_a_frozen_node()).collect()),
-        throughput: throughput(5, seconds),
         load_average: std::fs::read_to_string("/proc/loadavg").unwrap_or_default(),
     };
     if arguments.iter().any(|argument| argument == "--json") {
@@ -122,11 +109,6 @@ fn show(figures: &Figures) {
         "SIGSTOP: who waited on that node",
         &figures.freeze_waiting,
         0,
-    );
-    let throughput = &figures.throughput;
-    println!(
-        "pairs a second: alone {:.0?}, with two standbys {:.0?}: {:.2}",
-        throughput.lone, throughput.with_two_standbys, throughput.ratio
     );
     print!("load average {}", figures.load_average);
 }
@@ -249,50 +231,5 @@ fn spread(mut times: Vec<f64>) -> Spread {
         p50: at(0.5),
         p99: at(0.99),
         max: at(1.0),
-    }
-}
-
-fn throughput(turns: usize, seconds: usize) -> Throughput {
-    let lone_node = Node::ephemeral(&[]);
-    let cluster = Cluster::start(3);
-    token(&lone_node.connect().ask("A warm 60 5"));
-    let (mut lone, mut with_two_standbys) = (Vec::new(), Vec::new());
-    for _ in 0..turns {
-        lone.push(pairs_a_second(&lone_node.address().to_string(), seconds));
-        with_two_standbys.push(pairs_a_second(&cluster.address(0).to_string(), seconds));
-    }
-    // Copied all the time: a standby that was left behind would have cost nothing.
-    cluster.settle(0);
-    let median = |rates: &[f64]| spread(rates.to_vec()).p50;
-    Throughput {
-        ratio: median(&with_two_standbys) / median(&lone),
-        lone,
-        with_two_standbys,
-    }
-}
-
-fn pairs_a_second(server: &str, seconds: usize) -> f64 {
-    let output = Command::new(binary())
-        .args(["bench", "--servers", server, "--json"])
-        .args(["--connections", "4", "--depth", "64"])
-        .args(["--seconds", &seconds.to_string()])
-        .output()
-        .expect("the binary can be started");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let json: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| {
-        panic!("{error}: {text}{}", String::from_utf8_lossy(&output.stderr))
-    });
-    find(&json, "pairs_per_second").unwrap_or_else(|| panic!("no rate in {text}"))
-}
-
-/// The first number of this name, however deep.
-fn find(json: &serde_json::Value, name: &str) -> Option<f64> {
-    match json {
-        serde_json::Value::Object(fields) => fields
-            .get(name)
-            .and_then(serde_json::Value::as_f64)
-            .or_else(|| fields.values().find_map(|value| find(value, name))),
-        serde_json::Value::Array(rows) => rows.iter().find_map(|value| find(value, name)),
-        _ => None,
     }
 }

@@ -222,15 +222,19 @@ impl Node {
     /// Processor time used so far.
     #[must_use]
     pub fn processor_time(&self) -> Duration {
+        self.processor_times().iter().sum()
+    }
+
+    /// The same in the program itself and, for it, in the system.
+    #[must_use]
+    pub fn processor_times(&self) -> [Duration; 2] {
         let stat = self.proc("stat");
         let (_, fields) = stat.rsplit_once(')').expect("the name stands in brackets");
-        let ticks: u64 = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .map(|field| field.parse::<u64>().expect("a number"))
-            .sum();
-        Duration::from_millis(ticks * 10)
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        [11, 12].map(|place| {
+            let ticks: u64 = fields[place].parse().expect("a number");
+            Duration::from_millis(ticks * 10)
+        })
     }
 
     fn proc(&self, file: &str) -> String {

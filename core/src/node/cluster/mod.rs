@@ -305,6 +305,15 @@ impl Cluster {
         deadlines.into_iter().flatten().min()
     }
 
+    /// Whether changes that wait have been collected for long enough; if so, they count as told.
+    fn may_tell(&mut self, now: Time) -> bool {
+        let due = self.told_changes.after(self.collect) <= now;
+        if due {
+            self.told_changes = now;
+        }
+        due
+    }
+
     /// Wakes the links that have something to send; with `all` every one, because there are changes
     /// that no frame has been made of yet.
     pub(super) fn wake_links(&self, all: bool) {
@@ -429,7 +438,11 @@ impl Node {
         let Some(cluster) = &mut self.cluster else {
             return;
         };
-        cluster.member.replicate(present(), &mut self.engine);
+        let now = present();
+        // Whoever confirms what was told does not cut short what is being collected since.
+        if self.engine.changes_waiting() == 0 || cluster.may_tell(now.time) {
+            cluster.member.replicate(now, &mut self.engine);
+        }
         cluster.wake_links(false);
         self.tell_confirmed();
         let Some(cluster) = &self.cluster else {
