@@ -63,7 +63,12 @@ impl Instance {
             (None, Some(operation)) => self.take_lead(&mut core, operation),
             _ => None,
         };
-        self.finish(core, after, Writer::Caller, now);
+        // Who does not read the answer himself is one of many, and so are the bytes.
+        let writer = match lead {
+            Some(_) => Writer::Caller,
+            None => Writer::Either,
+        };
+        self.finish(core, after, writer, now);
         if let Some(result) = result {
             return result;
         }

@@ -15,6 +15,9 @@ use mio::Interest;
 use std::io;
 use std::sync::{Arc, MutexGuard};
 
+/// Of much that was read so many bytes are handled at once.
+const PORTION: usize = 2048;
+
 /// The driver takes a socket back that blocking calls, or the event loop, have not used for this long.
 const TAKE_BACK_AFTER: Micros = 20_000;
 
@@ -194,8 +197,13 @@ impl Instance {
             let socket = line.socket.clone();
             drop(core);
             let Got { read, more: full } = socket.read(buffer);
-            let now = clock::now();
             core = self.lock();
+            let mut after = After::default();
+            let mut used = 0;
+            if let (Ok(read), Reader::DriverNow) = (&read, this) {
+                (core, used) = self.take_portions(core, id, &buffer[..*read], &mut after);
+            }
+            let now = clock::now();
             match core.line(id) {
                 Some(line) => {
                     line.reader = match before {
@@ -206,16 +214,47 @@ impl Instance {
                         line.watch_again(&self.driver.registry);
                     }
                 }
-                None => return,
+                None => return self.finish(core, after, Writer::Caller, clock::now()),
             }
-            let more = self.take_read(&mut core, id, &socket, read, buffer, now);
-            self.finish(core, After::default(), Writer::Caller, now);
+            let read = read.map(|read| read - used);
+            let more = self.take_read(&mut core, id, &socket, read, &mut buffer[used..], now);
+            self.finish(core, after, Writer::Caller, now);
             // The system tells of each arrival, so what comes after a short read makes an event of its own.
             if !more || !(full || ended) {
                 return;
             }
             core = self.lock();
         }
+    }
+
+    /// Gives the session all but the last portion of much that was read, and calls back after each portion: so what
+    /// these callers begin next finds in the processor's caches what the replies have just touched. Whoever is woken and not called is
+    /// woken at the end, so that other threads do not come for the lock meanwhile. Says how much was taken.
+    fn take_portions<'a>(
+        &'a self,
+        mut core: MutexGuard<'a, Core>,
+        id: ConnectionId,
+        bytes: &[u8],
+        after: &mut After,
+    ) -> (MutexGuard<'a, Core>, usize) {
+        let mut used = 0;
+        while let Some(portion) = bytes[used..].get(..PORTION) {
+            let lines = portion.iter().rposition(|byte| *byte == b'\n');
+            let Some(last) = lines.filter(|last| used + last + 1 < bytes.len()) else {
+                break;
+            };
+            let now = clock::now();
+            let lines = &portion[..=last];
+            used += lines.len();
+            core.session.handle_bytes(id, lines, now);
+            core.settle(after, now);
+            if after.calls_back() {
+                drop(core);
+                after.call_back();
+                core = self.lock();
+            }
+        }
+        (core, used)
     }
 
     /// Gives the session what was read. False if there was nothing to read.

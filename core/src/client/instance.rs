@@ -135,9 +135,10 @@ pub(crate) struct Instance {
 pub(super) enum Writer {
     /// This thread, at once.
     Caller,
-    /// This thread if little is under way, else the driver, which writes for many at once. During a turn of the event loop
-    /// its end.
+    /// This thread if little is under way, else the driver, which writes for many at once.
     Either,
+    /// The same, but during a turn of the event loop its end.
+    EndOfTurn,
 }
 
 /// With more requests than this under way on a connection, the driver writes.
@@ -231,8 +232,8 @@ impl Instance {
     ) {
         core.settle(&mut after, now);
         let mut deferred = false;
-        if writer == Writer::Either && !core.writes.is_empty() {
-            if self.end_of_turn_writes() {
+        if writer != Writer::Caller && !core.writes.is_empty() {
+            if writer == Writer::EndOfTurn && self.end_of_turn_writes() {
                 core.writes.clear();
             } else {
                 deferred = core.defer_busy_lines(FEW);
@@ -280,38 +281,25 @@ impl Instance {
     }
 
     /// Does what must not be done under the lock.
-    fn conclude(&self, after: After) {
-        let After {
-            connects,
-            ends,
-            wakers,
-            done,
-            lost,
-            finished,
-        } = after;
-        for (line, reset) in ends {
+    fn conclude(&self, mut after: After) {
+        for (line, reset) in std::mem::take(&mut after.ends) {
             // Before the descriptor is closed: a forked child may still have a copy of it, and then
             // the system would go on telling of it.
             self.unwatch(&line.socket);
             line.socket.end(reset);
         }
-        for (connection, address) in connects {
+        for (connection, address) in std::mem::take(&mut after.connects) {
             self.driver.send(Command::Connect {
                 client: self.number,
                 connection,
                 address,
             });
         }
-        for waker in wakers {
+        for waker in after.wakers.drain(..) {
             guarded(|| waker.wake());
         }
-        for (done, result) in done {
-            guarded(|| done(result));
-        }
-        for (told, reason) in lost {
-            guarded(|| told(reason));
-        }
-        if finished {
+        after.call_back();
+        if after.finished {
             self.driver.send(Command::Dismiss(self.number));
             if let Some(event_loop) = &self.event_loop {
                 event_loop.dismiss(self.number);
@@ -334,7 +322,7 @@ impl Instance {
         core.settle(&mut after, now);
         let entry = core.faces.get(face);
         let known = entry.is_none_or(|entry| matches!(entry.face, Face::Done(_)));
-        self.finish(core, after, Writer::Either, now);
+        self.finish(core, after, Writer::EndOfTurn, now);
         Started {
             face,
             operation,
@@ -375,7 +363,7 @@ impl Instance {
         let now = clock::now();
         let mut core = self.lock();
         core.abandon(started.face, started.operation, now);
-        self.finish(core, After::default(), Writer::Either, now);
+        self.finish(core, After::default(), Writer::EndOfTurn, now);
     }
 
     pub(crate) fn cancel(&self, operation: OperationId) {
@@ -385,7 +373,7 @@ impl Instance {
         let now = clock::now();
         let mut core = self.lock();
         core.session.cancel(operation, now);
-        self.finish(core, After::default(), Writer::Either, now);
+        self.finish(core, After::default(), Writer::EndOfTurn, now);
     }
 
     pub(crate) fn drop_lock(&self, lock: LockId) {
@@ -400,7 +388,7 @@ impl Instance {
         }
         let now = clock::now();
         core.drop_lock(lock, now);
-        self.finish(core, After::default(), Writer::Either, now);
+        self.finish(core, After::default(), Writer::EndOfTurn, now);
     }
 
     pub(crate) fn leave_held(&self, lock: LockId) {
@@ -408,7 +396,7 @@ impl Instance {
         let mut core = self.lock();
         core.forget_watch(lock);
         core.session.leave_held(lock);
-        self.finish(core, After::default(), Writer::Either, now);
+        self.finish(core, After::default(), Writer::EndOfTurn, now);
     }
 
     pub(crate) fn lock_view(&self, lock: LockId) -> LockView {
@@ -478,7 +466,7 @@ impl Instance {
         let now = clock::now();
         let mut core = self.lock();
         core.session.retire(now);
-        self.finish(core, After::default(), Writer::Either, now);
+        self.finish(core, After::default(), Writer::EndOfTurn, now);
     }
 
     pub(crate) fn deadline(&self) -> Micros {
@@ -520,7 +508,7 @@ fn micros(time: Duration) -> Micros {
 }
 
 /// A panic of a callback must not end the driver's thread.
-fn guarded(call: impl FnOnce()) {
+pub(super) fn guarded(call: impl FnOnce()) {
     // The panic hook has already reported it.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
 }

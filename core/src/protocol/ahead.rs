@@ -1,10 +1,11 @@
-//! Reads the two requests that make up nearly all traffic, without looking for the end of their line
+//! Reads the two requests that make up nearly all traffic, and the replies to them, without looking for the end of their line
 //! first: each byte is passed once. What is not spelled in the plainest way is left to
-//! [`split`](super::split) and [`Request::parse`], and so is every flaw.
+//! [`split`](super::split), [`Request::parse`] and [`Reply::parse`], and so is every flaw.
 
 use super::key::KeyRef;
 use super::limits;
 use super::number::{Millis, Tag, Token, Wait};
+use super::reply::Reply;
 use super::request::Request;
 use super::word;
 
@@ -37,6 +38,33 @@ impl<'a> Request<'a> {
             Request::Release { key, token, tag }
         };
         (bytes.get(ahead.at) == Some(&b'\n')).then_some((request, ahead.at + 1))
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// The same for a client, of the grant or the release that went well.
+    #[must_use]
+    pub fn parse_ahead(bytes: &'a [u8]) -> Option<(Reply<'a>, usize)> {
+        let [letter @ (b'A' | b'R'), b' ', ..] = bytes else {
+            return None;
+        };
+        let end = word::text_end(bytes, 2);
+        let key = KeyRef::of_plain_text(bytes.get(2..end)?)?;
+        let mut ahead = Ahead { bytes, at: end };
+        ahead.space()?;
+        let reply = if *letter == b'A' {
+            let token = Token::new(ahead.number()?)?;
+            let tag = ahead.tag()?;
+            Reply::Granted { key, token, tag }
+        } else {
+            let [b'o', b'k', ..] = bytes.get(ahead.at..)? else {
+                return None;
+            };
+            ahead.at += 2;
+            let tag = ahead.tag()?;
+            Reply::Released { key, ok: true, tag }
+        };
+        (bytes.get(ahead.at) == Some(&b'\n')).then_some((reply, ahead.at + 1))
     }
 }
 
@@ -183,5 +211,72 @@ mod tests {
             assert_eq!(Request::parse_ahead(&line.as_bytes()[..end]), None);
         }
         assert!(ahead > 1000, "{ahead}");
+    }
+
+    #[test]
+    fn what_is_read_ahead_is_what_the_reply_says() {
+        let long = "k".repeat(limits::KEY_BYTES);
+        let too_long = "k".repeat(limits::KEY_BYTES + 1);
+        let keys = ["k", "", "order:42", "a%20b", "a\x7F", "café", "#1", "-"];
+        let keys = keys.into_iter().chain([&*long, &*too_long]);
+        let words = [
+            "1",
+            "0",
+            "007",
+            "",
+            "-",
+            "5x",
+            "123695058124800001",
+            "9223372036854775807",
+            "9223372036854775808",
+            "99999999999999999999",
+            "ok",
+            "okay",
+            "o",
+            "stale",
+            "none",
+        ];
+        let tags = [
+            "",
+            " #7",
+            " #0",
+            " #07",
+            " #7.1",
+            " #",
+            " #99999999999999999999",
+            " ",
+            "\r",
+            " #7\r",
+            " x",
+        ];
+        let mut ahead = 0;
+        for key in keys {
+            for word in words {
+                for tag in tags {
+                    for behind in ["", "A", "R k ok #5\n"] {
+                        for letter in ["A", "R", "K", "AA", ""] {
+                            let line = format!("{letter} {key} {word}{tag}\n{behind}");
+                            let careful = match split(line.as_bytes()) {
+                                Split::Line { line, used } => {
+                                    Reply::parse(line).map(|reply| (reply, used))
+                                }
+                                Split::Partial | Split::TooLong => None,
+                            };
+                            if let Some(read) = Reply::parse_ahead(line.as_bytes()) {
+                                assert_eq!(Some(read), careful, "{line:?}");
+                                ahead += 1;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(ahead > 100, "{ahead}");
+        for line in ["A order:42 123695058124800001 #17\n", "R order:42 ok #17\n"] {
+            assert!(Reply::parse_ahead(line.as_bytes()).is_some());
+            for end in 0..line.len() {
+                assert_eq!(Reply::parse_ahead(&line.as_bytes()[..end]), None);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 use super::escape::{self, SpellingError};
 use super::limits;
 use super::line::Fields;
+use super::word;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -110,6 +111,10 @@ impl Key {
         }
         if bytes.len() > limits::KEY_BYTES {
             return Err(SpellingError::TooLong);
+        }
+        if word::text_end(bytes, 0) == bytes.len() {
+            // Most keys are spelled as they are.
+            return Ok(Key::from_spelling(bytes));
         }
         let mut spelling = Vec::with_capacity(bytes.len());
         escape::encode(bytes, &mut spelling);

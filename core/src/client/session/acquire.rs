@@ -91,7 +91,6 @@ impl Session {
         };
         let kind = Kind::Acquire(Box::new(acquire));
         let id = self.insert_operation(Operation::new(kind, Some(face)));
-        self.tags.insert(tag, id);
         self.route(id, now);
         id
     }

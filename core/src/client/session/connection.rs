@@ -64,6 +64,8 @@ pub(super) struct Connection {
     pub(super) node: Option<Address>,
     pub(super) role: Option<Role>,
     pub(super) outgoing: Vec<u8>,
+    /// It has been told that there is something to be written, and nobody has come for it yet.
+    pub(super) write_told: bool,
     pub(super) incoming: Vec<u8>,
     up_since: Micros,
     last_sent: Micros,
@@ -102,6 +104,7 @@ impl Connection {
             node: None,
             role: None,
             outgoing: Vec::new(),
+            write_told: false,
             incoming: Vec::new(),
             up_since: 0,
             last_sent: 0,
@@ -368,6 +371,7 @@ impl Session {
         let connection = &mut self.connections[index];
         connection.epoch += 1;
         connection.outgoing = Vec::new();
+        connection.write_told = false;
         connection.incoming = Vec::new();
     }
 

@@ -93,7 +93,7 @@ pub(crate) enum Effect {
         connection: ConnectionId,
         address: Address,
     },
-    /// There are bytes to be written: `take_outgoing`.
+    /// There are bytes to be written: `take_outgoing`. Not told again before that has been called.
     Write {
         connection: ConnectionId,
     },
@@ -330,7 +330,9 @@ impl Session {
     pub(crate) fn take_outgoing(&mut self, id: ConnectionId, buffer: &mut Vec<u8>) {
         debug_assert!(buffer.is_empty(), "bytes must not overtake each other");
         if let Some(index) = self.current(id) {
-            std::mem::swap(buffer, &mut self.connections[index].outgoing);
+            let connection = &mut self.connections[index];
+            std::mem::swap(buffer, &mut connection.outgoing);
+            connection.write_told = false;
         }
     }
 
@@ -349,10 +351,8 @@ impl Session {
     }
 
     fn note_write(&mut self, index: usize) {
-        let connection = self.connection_id(index);
-        // A batch of requests makes many of these in a row; one is enough.
-        let noted = self.effects.back();
-        if !matches!(noted, Some(Effect::Write { connection: known }) if *known == connection) {
+        if !std::mem::replace(&mut self.connections[index].write_told, true) {
+            let connection = self.connection_id(index);
             self.effects.push_back(Effect::Write { connection });
         }
     }

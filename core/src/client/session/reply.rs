@@ -43,12 +43,24 @@ impl Session {
     fn handle_lines(&mut self, id: ConnectionId, bytes: &[u8], now: Micros) -> usize {
         let mut at = 0;
         loop {
-            let garbage = match split(&bytes[at..]) {
-                Split::Partial => return at,
-                Split::TooLong => Some(Garbage("a line without end".to_owned())),
-                Split::Line { line, used } => {
-                    at += used;
-                    self.handle_line(id.index as usize, line, now).err()
+            let rest = &bytes[at..];
+            let index = id.index as usize;
+            let ahead = match self.connections[index].state {
+                State::Up => Reply::parse_ahead(rest),
+                State::Down { .. } | State::Trying | State::Greeting => None,
+            };
+            let garbage = if let Some((reply, used)) = ahead {
+                at += used;
+                let line = &rest[..used - 1];
+                self.handle_reply(index, &reply, line, now).err()
+            } else {
+                match split(rest) {
+                    Split::Partial => return at,
+                    Split::TooLong => Some(Garbage("a line without end".to_owned())),
+                    Split::Line { line, used } => {
+                        at += used;
+                        self.handle_line(index, line, now).err()
+                    }
                 }
             };
             if let Some(Garbage(what)) = garbage {
