@@ -175,7 +175,9 @@ impl Core {
 
     fn remove_face(&mut self, id: FaceId) -> Option<Face> {
         let entry = self.faces.remove(id)?;
-        self.discarded.callbacks.extend(entry.on_lost);
+        if let Some(told) = entry.on_lost {
+            self.discarded.callbacks.push(told);
+        }
         Some(entry.face)
     }
 
@@ -278,7 +280,9 @@ impl Core {
         }
         match &mut entry.face {
             Face::Waiting(waker) => {
-                after.wakers.extend(waker.take());
+                if let Some(waker) = waker.take() {
+                    after.wakers.push(waker);
+                }
                 entry.face = Face::Done(result);
             }
             Face::Callback(_) => {

@@ -270,9 +270,8 @@ impl Instance {
 
     /// Lets the driver know when it is needed.
     fn publish(&self, core: &Core) {
-        let deadlines = [core.session.next_deadline(), core.look_at];
-        let next = deadlines.into_iter().flatten().min();
-        let next = next.unwrap_or(Micros::MAX);
+        let next = core.session.next_deadline().unwrap_or(Micros::MAX);
+        let next = next.min(core.look_at.unwrap_or(Micros::MAX));
         // It changes under the lock only.
         if self.deadline.load(Ordering::SeqCst) != next {
             self.deadline.store(next, Ordering::SeqCst);
@@ -318,6 +317,15 @@ impl Instance {
         }
         let face = core.insert_face(face, on_lost);
         let operation = core.session.ask(ask, face, now);
+        if !core.session.has_effects() {
+            // Somebody is about to write to the connection already.
+            self.publish(&core);
+            return Started {
+                face,
+                operation,
+                known: false,
+            };
+        }
         let mut after = After::default();
         core.settle(&mut after, now);
         let entry = core.faces.get(face);

@@ -1,12 +1,14 @@
 //! Acquiring: one request over all its attempts, until there is a lock or an error, and nothing
 //! left behind on the server.
 
+use super::lock::HeldLock;
 use super::operation::{Age, Kind, Operation, Place, Sent};
 use super::repeat::CancelCopy;
 use super::slab::OperationId;
 use super::tries::Tries;
 use super::{FaceId, MILLISECOND, Micros, Outcome, SECOND, Session};
 use crate::error::{Error, ErrorKind};
+use crate::mutation::Mutation;
 use crate::protocol::{Key, Millis, Request, Tag, Token, Wait};
 
 /// After the budget the server has this long to say so itself.
@@ -89,7 +91,7 @@ impl Session {
             confirming: None,
             tries: Tries::default(),
         };
-        let kind = Kind::Acquire(Box::new(acquire));
+        let kind = Kind::Acquire(acquire);
         let id = self.insert_operation(Operation::new(kind, Some(face)));
         self.route(id, now);
         id
@@ -399,18 +401,23 @@ impl Session {
 
     /// The lock goes to the caller.
     fn hand_out(&mut self, id: OperationId, token: Token, counted_from: Micros, now: Micros) {
-        let Some(operation) = self.remove_operation(id) else {
+        let Some(Operation {
+            kind: Kind::Acquire(acquire),
+            face,
+            ..
+        }) = self.operations.get(id)
+        else {
             return;
         };
-        let Kind::Acquire(acquire) = operation.kind else {
-            return;
-        };
-        if let Some(confirming) = acquire.confirming {
+        let late = self.settings.mutation.is(Mutation::TellLossesLate);
+        let held = HeldLock::granted(acquire, token, counted_from, now, late);
+        let (face, key, confirming) = (*face, acquire.key.clone(), acquire.confirming);
+        self.discard_operation(id);
+        if let Some(confirming) = confirming {
             self.remove_operation(confirming.keep);
         }
-        let key = acquire.key.clone();
-        let lock = self.insert_lock(*acquire, token, counted_from, now);
-        match operation.face {
+        let lock = self.insert_lock(held);
+        match face {
             Some(face) => {
                 let grant = super::Grant { lock, key, token };
                 self.complete(face, Ok(Outcome::Locked(grant)));

@@ -6,7 +6,6 @@ use super::repeat::Release;
 use super::slab::{LockId, OperationId};
 use super::{Effect, FaceId, MILLISECOND, Micros, Outcome, Session};
 use crate::error::{Error, LostReason};
-use crate::mutation::Mutation;
 use crate::protocol::{Key, Millis, Tag, Token};
 
 pub(super) struct HeldLock {
@@ -66,6 +65,35 @@ impl Millis {
 }
 
 impl HeldLock {
+    /// What an acquire has brought. With `late` its loss is told too late, for tests of the tests.
+    pub(super) fn granted(
+        acquire: &Acquire,
+        token: Token,
+        counted_from: Micros,
+        now: Micros,
+        late: bool,
+    ) -> HeldLock {
+        let lease = acquire.lease.micros();
+        HeldLock {
+            request: Tag {
+                number: acquire.tag,
+                attempt: acquire.next_attempt(),
+            },
+            granted_at: now,
+            key: acquire.key.clone(),
+            token,
+            lease: acquire.lease,
+            ends: counted_from + if late { 2 * lease } else { lease },
+            state: State::Held,
+            keep_alive: acquire.keep_alive,
+            renew_at: counted_from + lease / 3,
+            hold_until: acquire.max_hold.map(|time| now + time.micros()),
+            keeps: Vec::new(),
+            copies_before: 0,
+            owned: true,
+        }
+    }
+
     /// An eighth of the lease before its end the lock counts as lost.
     fn lost_at(&self) -> Micros {
         self.ends - self.lease.micros() / 8
@@ -88,34 +116,8 @@ impl HeldLock {
 }
 
 impl Session {
-    pub(super) fn insert_lock(
-        &mut self,
-        acquire: Acquire,
-        token: Token,
-        counted_from: Micros,
-        now: Micros,
-    ) -> LockId {
-        let lease = acquire.lease.micros();
-        let request = Tag {
-            number: acquire.tag,
-            attempt: acquire.next_attempt(),
-        };
-        let late = self.settings.mutation.is(Mutation::TellLossesLate);
-        let lock = self.locks.insert(HeldLock {
-            request,
-            granted_at: now,
-            key: acquire.key,
-            token,
-            lease: acquire.lease,
-            ends: counted_from + if late { 2 * lease } else { lease },
-            state: State::Held,
-            keep_alive: acquire.keep_alive,
-            renew_at: counted_from + lease / 3,
-            hold_until: acquire.max_hold.map(|time| now + time.micros()),
-            keeps: Vec::new(),
-            copies_before: 0,
-            owned: true,
-        });
+    pub(super) fn insert_lock(&mut self, held: HeldLock) -> LockId {
+        let lock = self.locks.insert(held);
         self.schedule_lock(lock);
         lock
     }

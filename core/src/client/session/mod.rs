@@ -291,6 +291,11 @@ impl Session {
         }
     }
 
+    /// Whether there is something to be done outside.
+    pub(crate) fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
     /// The next thing to be done outside.
     pub(crate) fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
@@ -298,13 +303,12 @@ impl Session {
 
     /// When `handle_due` wants to be called, at the latest. Now and then there is nothing to do yet at that moment.
     pub(crate) fn next_deadline(&self) -> Option<Micros> {
-        let deadlines = [
-            self.operation_deadlines.next(),
-            self.lock_deadlines.next(),
-            self.connection_deadlines.next(),
-            self.life.deadline(),
-        ];
-        deadlines.into_iter().flatten().min()
+        let never = Micros::MAX;
+        let next = (self.operation_deadlines.next().unwrap_or(never))
+            .min(self.lock_deadlines.next().unwrap_or(never))
+            .min(self.connection_deadlines.next().unwrap_or(never))
+            .min(self.life.deadline().unwrap_or(never));
+        (next != never).then_some(next)
     }
 
     /// Does what the time demands.
@@ -392,13 +396,17 @@ impl QuickHasher {
 
 impl Hasher for QuickHasher {
     fn write(&mut self, bytes: &[u8]) {
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
-            self.add(u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
         }
-        let mut last = [0; 8];
-        last[..words.remainder().len()].copy_from_slice(words.remainder());
-        self.add(u64::from_le_bytes(last));
+        // The last eight bytes overlap those before; the length is added besides.
+        self.add(match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => rest
+                .iter()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        });
     }
 
     fn write_u64(&mut self, word: u64) {

@@ -26,7 +26,7 @@ pub(super) struct Operation {
 }
 
 pub(super) enum Kind {
-    Acquire(Box<super::acquire::Acquire>),
+    Acquire(super::acquire::Acquire),
     Query(Box<Query>),
     Release(Repeat, super::repeat::Release),
     Cancel(Repeat, super::repeat::Cancel),
@@ -175,12 +175,15 @@ impl Session {
             return;
         };
         self.operation_deadlines.set(id.0.index, None);
-        let urgent = operation.is_urgent();
-        for sent in operation.current.iter().chain(&operation.older) {
-            if let Some(index) = sent.connection {
-                self.connections[index].take_under_way(urgent);
+        // An operation whose answer has come has no copies.
+        if operation.current.is_some() || !operation.older.is_empty() {
+            let urgent = operation.is_urgent();
+            for sent in operation.current.iter().chain(&operation.older) {
+                if let Some(index) = sent.connection {
+                    self.connections[index].take_under_way(urgent);
+                }
+                self.tags.remove_of(sent.tag.number, id);
             }
-            self.tags.remove_of(sent.tag.number, id);
         }
         let lasting = match &operation.kind {
             Kind::Acquire(acquire) => Some(acquire.tag),
