@@ -122,6 +122,7 @@ impl Engine {
     }
 
     /// Tells the journal the next changes, at most `at_most`. Returns whether there are more.
+    #[inline]
     pub fn tell_journal(&mut self, at_most: usize, mut tell: impl FnMut(News<'_>)) -> bool {
         let mut journal = std::mem::take(self.changes.journal_mut());
         for place in journal.told..journal.entries.len().min(journal.told + at_most) {
@@ -173,6 +174,7 @@ impl Engine {
         more
     }
 
+    #[inline(always)]
     pub(super) fn holding<'a>(
         &'a self,
         claim: ClaimId,

@@ -67,7 +67,7 @@ impl<'a> NewsWriter<'a> {
         self.count
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn news(&mut self, news: News<'_>) {
         self.count += 1;
         match news {
@@ -75,7 +75,14 @@ impl<'a> NewsWriter<'a> {
             News::Change(Change::Released { claim, token }) => {
                 self.released(claim.number(), *token);
             }
-            News::Change(Change::Granted {
+            News::Change(change) => self.change(change),
+        }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, change: &Change) {
+        match change {
+            Change::Granted {
                 claim,
                 key,
                 token,
@@ -83,7 +90,7 @@ impl<'a> NewsWriter<'a> {
                 tag,
                 lease,
                 ends,
-            }) => self.granted(&Holding {
+            } => self.granted(&Holding {
                 claim: *claim,
                 key: key.as_ref(),
                 token: *token,
@@ -92,10 +99,11 @@ impl<'a> NewsWriter<'a> {
                 lease: *lease,
                 ends: *ends,
             }),
-            News::Change(change) => self.to.change(change),
+            change => self.to.change(change),
         }
     }
 
+    #[inline(always)]
     fn granted(&mut self, held: &Holding<'_>) {
         let token = held.token.get();
         let left = self.to.left(held.ends);
@@ -120,21 +128,27 @@ impl<'a> NewsWriter<'a> {
                 };
                 let [a, b, c, d] = held.claim.number().to_le_bytes();
                 let head = [kind, a, b, c, d, key.len() as u8];
+                let [e, f, g, h] = number.to_le_bytes();
+                let tail = [ahead as u8, e, f, g, h];
                 self.to.out.extend_from_slice(&head);
                 self.to.out.extend_from_slice(key);
-                self.to.u8(ahead as u8);
-                if held.tag.is_some() {
-                    self.to.u32(number);
+                match held.tag {
+                    None => self.to.u8(ahead as u8),
+                    Some(_) => self.to.out.extend_from_slice(&tail),
                 }
             }
-            _ => {
-                self.owner = Arc::as_ptr(held.owner);
-                (self.lease, self.left) = (held.lease, left);
-                self.to.holding(held);
-            }
+            _ => self.granted_at_length(held, left),
         }
     }
 
+    #[inline(never)]
+    fn granted_at_length(&mut self, held: &Holding<'_>, left: u64) {
+        self.owner = Arc::as_ptr(held.owner);
+        (self.lease, self.left) = (held.lease, left);
+        self.to.holding(held);
+    }
+
+    #[inline(always)]
     fn released(&mut self, claim: u32, token: Token) {
         let token = token.get();
         let [a, b, c, d] = claim.to_le_bytes();

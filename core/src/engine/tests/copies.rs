@@ -213,3 +213,32 @@ fn what_is_undone_before_it_is_told_is_not_told_at_all() {
     assert_eq!(rig.engine.changes_waiting(), 1);
     follow(&mut rig);
 }
+
+/// Goal: a word of what became of a new grant before it is told would be one too many, and one less later.
+#[test]
+fn a_new_grant_is_told_once_as_it_is_by_then() {
+    let mut rig = Rig::with(EngineSettings {
+        recording: Recording::WhatLasts,
+        ..EngineSettings::default()
+    });
+    let (one, elsewhere) = (rig.client("one"), rig.client("one"));
+    rig.engine.take_changes();
+    let kept = rig.hold(one, "kept");
+    assert!(rig.keep("kept", kept, 60));
+    granted(rig.acquire(one, "resent", SECOND, Wait::Forever, first(1)));
+    granted(rig.acquire(elsewhere, "resent", 2 * SECOND, Wait::Forever, again(1, 1)));
+    assert_eq!(rig.engine.changes_waiting(), 2);
+    let mut copy = Engine::new(EngineSettings::default(), 7);
+    let mut follow = |rig: &mut Rig, changes: usize| {
+        let told = rig.engine.take_changes();
+        assert_eq!(told.len(), changes, "{told:?}");
+        for change in told {
+            copy.apply(rig.now, &change).expect("it fits");
+        }
+        assert_eq!(state(&copy), state(&rig.engine));
+    };
+    follow(&mut rig, 2);
+    assert!(rig.keep("kept", kept, 90));
+    granted(rig.acquire(one, "resent", SECOND, Wait::Forever, again(1, 2)));
+    follow(&mut rig, 2);
+}
