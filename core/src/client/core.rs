@@ -9,6 +9,7 @@ use super::instance::guarded;
 use super::session::{
     ConnectionId, Effect, FaceId, LockId, Micros, OperationId, Outcome, Session, Slab,
 };
+use super::wave::Wave;
 use crate::error::{Error, LostReason};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(crate) enum Face {
 pub(super) struct FaceEntry {
     pub(super) face: Face,
     on_lost: Option<OnLost>,
+    /// With whom it was woken, once it is.
+    wave: u32,
 }
 
 /// Who is told that a lock is lost.
@@ -100,6 +103,8 @@ pub(super) struct Core {
     pub(super) lines: Vec<Option<Line>>,
     /// Connections that have something to say, of which nobody has been told yet.
     pub(super) writes: Vec<u32>,
+    /// For whom what is to be written may be held.
+    pub(super) wave: Wave,
     /// When the driver looks for sockets that nobody reads any more.
     pub(super) look_at: Option<Micros>,
     pub(super) finished: bool,
@@ -152,13 +157,18 @@ impl Core {
             discarded: Discarded::default(),
             lines: Vec::new(),
             writes: Vec::new(),
+            wave: Wave::new(),
             look_at: None,
             finished: false,
         }
     }
 
     pub(super) fn insert_face(&mut self, face: Face, on_lost: Option<OnLost>) -> FaceId {
-        self.faces.insert(FaceEntry { face, on_lost })
+        self.faces.insert(FaceEntry {
+            face,
+            on_lost,
+            wave: Wave::NONE,
+        })
     }
 
     /// Takes the result of an operation, if it is there.
@@ -175,6 +185,7 @@ impl Core {
 
     fn remove_face(&mut self, id: FaceId) -> Option<Face> {
         let entry = self.faces.remove(id)?;
+        self.wave.note_came(entry.wave);
         if let Some(told) = entry.on_lost {
             self.discarded.callbacks.push(told);
         }
@@ -282,6 +293,7 @@ impl Core {
             Face::Waiting(waker) => {
                 if let Some(waker) = waker.take() {
                     after.wakers.push(waker);
+                    entry.wave = self.wave.note_woken(now);
                 }
                 entry.face = Face::Done(result);
             }
@@ -294,11 +306,12 @@ impl Core {
         }
     }
 
-    /// The lines that have something to say and are for the driver to write, because much is under way on them, are taken off
-    /// the list. True if there are any.
+    /// The lines that have something to say and on which much is under way are taken off the list. True if there are any.
     pub(super) fn defer_busy_lines(&mut self, few: u32) -> bool {
         let all = self.writes.len();
         let (session, lines) = (&self.session, &self.lines);
+        // Who was woken and has not come yet is about to ask for something as well.
+        let expected = self.wave.missing();
         self.writes.retain(|index| {
             let line = lines.get(*index as usize).and_then(Option::as_ref);
             line.is_none_or(|line| {
@@ -306,7 +319,7 @@ impl Core {
                     index: *index,
                     epoch: line.epoch,
                 };
-                session.under_way(id) <= few
+                session.under_way(id) + expected <= few
             })
         });
         self.writes.len() < all

@@ -8,6 +8,7 @@ use super::driver::{Command, Driver, clock, fork};
 use super::event_loop::EventLoop;
 use super::options::{FollowMoves, Options};
 use super::session::{Ask, FaceId, LockId, Micros, OperationId, Outcome, Session, Settings};
+use super::wave::Turn;
 use crate::error::{Error, LostReason};
 use crate::protocol::{ClientId, NameRef, SecretRef};
 use crate::tls::Connector;
@@ -135,13 +136,14 @@ pub(crate) struct Instance {
 pub(super) enum Writer {
     /// This thread, at once.
     Caller,
-    /// This thread if little is under way, else the driver, which writes for many at once.
+    /// This thread if little is under way. Else the last of those who were woken together, or the driver; both write for many at
+    /// once.
     Either,
     /// The same, but during a turn of the event loop its end.
     EndOfTurn,
 }
 
-/// With more requests than this under way on a connection, the driver writes.
+/// With more requests than this under way on a connection, one writes for many.
 const FEW: u32 = 4;
 
 impl Instance {
@@ -235,9 +237,17 @@ impl Instance {
         if writer != Writer::Caller && !core.writes.is_empty() {
             if writer == Writer::EndOfTurn && self.end_of_turn_writes() {
                 core.writes.clear();
-            } else {
-                deferred = core.defer_busy_lines(FEW);
+            } else if core.defer_busy_lines(FEW) {
+                match core.wave.turn(now) {
+                    Turn::Held => {}
+                    Turn::Now => core.write_all_lines(),
+                    Turn::Driver => deferred = true,
+                }
             }
+        }
+        if core.wave.is_complete() {
+            core.wave.note_written(now);
+            core.write_all_lines();
         }
         // A write that fails makes others, over other connections.
         while let Some(index) = core.writes.pop() {
@@ -272,6 +282,7 @@ impl Instance {
     fn publish(&self, core: &Core) {
         let next = core.session.next_deadline().unwrap_or(Micros::MAX);
         let next = next.min(core.look_at.unwrap_or(Micros::MAX));
+        let next = next.min(core.wave.deadline().unwrap_or(Micros::MAX));
         // It changes under the lock only.
         if self.deadline.load(Ordering::SeqCst) != next {
             self.deadline.store(next, Ordering::SeqCst);
@@ -345,6 +356,10 @@ impl Instance {
         }
         let mut core = self.lock();
         if let Some(result) = core.take_result(started.face) {
+            if core.wave.is_complete() {
+                self.finish(core, After::default(), Writer::Caller, clock::now());
+                return Poll::Ready(result);
+            }
             let discarded = core.discarded.take();
             drop(core);
             drop(discarded);
@@ -496,6 +511,9 @@ impl Instance {
         if due {
             core.session.handle_due(now);
             self.take_back_lines(&mut core, now);
+            if core.wave.handle_due(now) {
+                core.write_all_lines();
+            }
         }
         // The end of a turn of the event loop may be late.
         if asked || (due && self.event_loop.is_some()) {

@@ -28,6 +28,7 @@ mod session;
 #[cfg(feature = "tls")]
 mod tls_options;
 mod view;
+mod wave;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use call::{Call, Pending, Running};
