@@ -16,6 +16,9 @@ pub const FEED_BYTES: usize = 64 << 20;
 /// A part of the whole state is made when no more than this is unsent.
 const DUMP_BELOW: usize = 256 << 10;
 
+/// A buffer that has grown beyond this is given back.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// How many changes a part has at least.
 const PART_CHANGES: usize = 1024;
 
@@ -184,6 +187,9 @@ impl Feeds {
             if news.end() > 0 {
                 out.body_to_all(self.feeds.iter().map(|feed| feed.to), &self.spelled);
             }
+        }
+        if self.spelled.capacity() > KEPT_BYTES {
+            self.spelled = Vec::new();
         }
         self.drop_laggards(now, engine, out);
     }

@@ -13,7 +13,7 @@ mod writer;
 
 use super::message::{Message, Stage, Stream};
 use crate::engine::{Change, Time};
-use crate::protocol::Token;
+use crate::protocol::{Token, limits};
 pub(super) use news::NewsWriter;
 use reader::Reader;
 use writer::Writer;
@@ -27,8 +27,14 @@ pub const FRAME_BYTES: usize = 1 << 20;
 /// How many bytes of changes are put into one frame at most, so that every frame is short enough.
 pub(super) const BATCH_BYTES: usize = FRAME_BYTES - 8192;
 
-/// Changes of which so many always fit into one frame.
-pub(super) const SURELY_FIT: usize = 900;
+/// Changes of which so many always fit into one frame, however long their keys, names and addresses are.
+pub(super) const SURELY_FIT: usize = BATCH_BYTES / (REST_BYTES + LONGEST_TEXTS);
+
+/// Of a change without its texts, at most.
+const REST_BYTES: usize = 96;
+
+/// A byte that is escaped takes three.
+const LONGEST_TEXTS: usize = 3 * limits::KEY_BYTES + 3 * limits::NAME_BYTES + limits::ADDRESS_BYTES;
 
 /// What a frame says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -244,20 +250,22 @@ pub(super) fn encode_changes(
 /// How many bytes a change takes in a frame, at most.
 #[must_use]
 pub(super) fn change_bytes(change: &Change) -> usize {
-    const REST: usize = 96;
     match change {
         Change::Granted { key, owner, .. } | Change::Enqueued { key, owner, .. } => {
-            REST + key.spelling().len() + owner.name().spelling().len() + owner.address().len()
+            REST_BYTES
+                + key.spelling().len()
+                + owner.name().spelling().len()
+                + owner.address().len()
         }
         Change::Resent { owner, .. } => {
-            REST + owner.name().spelling().len() + owner.address().len()
+            REST_BYTES + owner.name().spelling().len() + owner.address().len()
         }
         Change::Released { .. }
         | Change::Expired { .. }
         | Change::Kept { .. }
         | Change::Left { .. }
         | Change::AttemptRemembered { .. }
-        | Change::TermOpened { .. } => REST,
+        | Change::TermOpened { .. } => REST_BYTES,
     }
 }
 

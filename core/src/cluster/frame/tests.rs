@@ -271,3 +271,39 @@ fn news_of_a_journal_mean_the_same_as_changes_told_at_length() {
         }
     }
 }
+
+/// Goal: nobody makes a frame that no peer and no later start would read.
+#[test]
+fn as_many_changes_as_are_put_into_a_frame_fit_however_long_they_are() {
+    let key = Key::encode(&[1; limits::KEY_BYTES]).expect("a key");
+    let name = b"%01".repeat(limits::NAME_BYTES);
+    let name = NameRef::parse(&name).expect("a name");
+    // Each is told at length, because it has another owner than the one before.
+    let owners = ["a", "b"].map(|letter| {
+        let address = letter.repeat(limits::ADDRESS_BYTES);
+        Arc::new(Owner::new(Some(ClientId([7; 16])), name, &address))
+    });
+    let granted = |number: usize| Change::Granted {
+        claim: ClaimId::from_number(number as u32).expect("a claim"),
+        key: key.clone(),
+        token: Token::new(number as u64 + 1).expect("a token"),
+        owner: Arc::clone(&owners[number % 2]),
+        tag: Some(Tag::first(u64::MAX)),
+        lease: Millis(1000),
+        ends: NOW,
+    };
+    let changes: Vec<Change> = (0..SURELY_FIT).map(granted).collect();
+    let (mut told, mut part) = (Vec::new(), Vec::new());
+    let stream = Stream { term: 3, slot: 1 };
+    let mut news = NewsWriter::begin(NOW, (stream, 9), &mut told);
+    for change in &changes {
+        news.news(crate::engine::News::Change(change));
+    }
+    assert_eq!(news.end() as usize, SURELY_FIT);
+    encode_part(NOW, &changes, &mut part);
+    for body in [told, part] {
+        assert!(body.len() <= FRAME_BYTES, "{} bytes", body.len());
+        Frame::decode(&body, NOW).expect("it is one");
+    }
+    assert!(change_bytes(&changes[0]) <= REST_BYTES + LONGEST_TEXTS);
+}
