@@ -32,15 +32,14 @@ pub(crate) fn functions<'a>(env: &'a Env, bridge: &Rc<Bridge>) -> Result<Unknown
     ];
     let env = env.raw();
     let mut object = null_mut();
-    // Until the process ends: one bridge for each environment that ever was.
-    let bridge = Rc::into_raw(Rc::clone(bridge));
+    // The environment keeps the bridge until it ends, and runs no JavaScript after that.
+    let data = Rc::as_ptr(bridge).cast_mut().cast();
     // SAFETY: `env` is the environment of the call that this runs in, and names are given with their lengths.
     unsafe {
         checked(sys::napi_create_object(env, &mut object))?;
         for (name, function) in FUNCTIONS {
             let (mut property, mut value) = (null_mut(), null_mut());
             let (text, length) = (name.as_ptr().cast(), name.len() as isize);
-            let data = bridge.cast_mut().cast();
             checked(sys::napi_create_string_utf8(
                 env,
                 text,
@@ -100,7 +99,7 @@ unsafe extern "C" fn call<C: Call>(
     // A panic is a bug and must not reach C.
     let result = checked(status).and_then(|()| {
         catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the data is the bridge that `functions` has leaked, and all else is as above.
+            // SAFETY: the data is the bridge of `functions`, which is there as long as JavaScript runs, and all else is as above.
             unsafe {
                 C::run(
                     &*data.cast::<Bridge>(),

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { readdirSync } from 'node:fs'
 import test from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { clientOf, eventually, newKey, node, packageFolder, waitersOf } from './support.mjs'
@@ -67,6 +68,15 @@ test('a worker terminated while its loop is blocked loses nothing for the others
   const waiting = client.acquire(key)
   await worker.terminate()
   await (await waiting).release()
+})
+
+test('a worker leaves nothing open', async () => {
+  const open = () => readdirSync('/proc/self/fd').length
+  const one = () => once(work('await client.withLock(workerData.key, () => {}); await client.close()', { key: newKey() }), 'exit')
+  for (let round = 0; round < 3; round++) await one()
+  const before = open()
+  for (let round = 0; round < 10; round++) await one()
+  await eventually(() => open() < before + 5)
 })
 
 test(`${rounds} workers started and ended in every phase`, async (t) => {
