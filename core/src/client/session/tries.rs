@@ -1,12 +1,12 @@
 //! Tries of an operation that needs one answer: an acquire or a question. They fail, are counted, and
 //! the next connection is tried, until there have been as many failures as registered connections.
 //! When the last of them was the loss of the last connection that was up, what the server does next decides: if
-//! it takes a new one at once, it was there and the request has failed; if it refuses, it is restarting or dead, and
-//! the call waits for it as one would that begins then.
+//! it takes a new one at once, it was there and the request has failed; if it refuses or is silent, it is restarting or
+//! dead, and the call waits for it as one would that begins then.
 
 use super::super::address::Address;
 use super::choice::Choice;
-use super::connection::State;
+use super::connection::{Connection, State};
 use super::operation::{Kind, Place};
 use super::slab::OperationId;
 use super::{ConnectionId, MILLISECOND, Micros, Session, Settings};
@@ -16,6 +16,10 @@ use std::fmt::Write as _;
 
 /// Between tries beyond the last counted one, while `retry_for` runs.
 const RETRY_PAUSE: Micros = 100 * MILLISECOND;
+
+/// A server that was there all the time takes a new connection within this time. A host or a container that restarts may
+/// leave what asks for a connection unanswered instead of refusing it, and that is repeated after a second.
+const AT_ONCE: Micros = 500 * MILLISECOND;
 
 /// A node that stops refuses its requests and ends its connections directly after that.
 const STOPPING: Micros = 200 * MILLISECOND;
@@ -53,6 +57,12 @@ impl Tries {
             }
             Place::Sent | Place::Toward(_) | Place::Paused(_) => None,
         }
+    }
+
+    /// A server that is not there has not failed this request: it is as for a call that begins now.
+    fn begin_anew(&mut self) {
+        self.failed = 0;
+        self.awaits_return = false;
     }
 }
 
@@ -132,6 +142,10 @@ impl Session {
         let leaving = connection.role == Some(Role::Leaving);
         let reason = (connection.address.clone(), text);
         let used_up = self.count_failure(id, Some(reason), answered);
+        if let Some(tries) = self.tries_of(id) {
+            // The try of a connection that begins at this moment is too early to find a server that restarts.
+            tries.waiting_since = Some(now + 1);
+        }
         if !used_up {
             return self.route(id, now);
         }
@@ -142,11 +156,19 @@ impl Session {
         if !self.is_patient(id, now) {
             return self.fail_used_up(id, now);
         }
+        // One that a server has named is of use while those of the list are away.
+        let other_is_up = self.connections.iter().any(Connection::is_up);
         let Some(tries) = self.tries_of(id) else {
             return;
         };
-        tries.awaits_return = !leaving;
-        tries.waiting_since = Some(now);
+        if leaving || other_is_up {
+            tries.begin_anew();
+        } else {
+            tries.awaits_return = true;
+        }
+        if other_is_up {
+            return self.route(id, now);
+        }
         self.enqueue(id, Place::Waiting);
         self.schedule_operation(id, now);
     }
@@ -187,7 +209,7 @@ impl Session {
             }
             // It was stopping, and that is no answer to this request.
             if let Some(tries) = self.tries_of(id) {
-                tries.failed = 0;
+                tries.begin_anew();
             }
         }
         self.route(id, now);
@@ -202,13 +224,20 @@ impl Session {
 
     /// A connection has come up while this one waits for any.
     pub(super) fn go_on_after_up(&mut self, id: OperationId, index: usize, now: Micros) {
-        // One that is leaving takes connections too, so as to say that.
-        let stays = self.connections[index].role != Some(Role::Leaving);
         let own = index < self.registered;
-        match self.tries_of(id) {
-            Some(tries) if tries.awaits_return && own && stays => self.go_on_or_fail(id, now),
-            Some(_) | None => self.go(id, now),
+        // One that is leaving takes connections too, so as to say that.
+        let leaving = self.connections[index].role == Some(Role::Leaving);
+        if let Some(tries) = self.tries_of(id)
+            && own
+            && tries.awaits_return
+        {
+            let broken = tries.waiting_since.unwrap_or(now);
+            if !leaving && now < broken + AT_ONCE {
+                return self.go_on_or_fail(id, now);
+            }
+            tries.begin_anew();
         }
+        self.go(id, now);
     }
 
     /// A connection could not be made while this one waits for any.
@@ -216,14 +245,12 @@ impl Session {
         let own = index < self.registered;
         if let Some(tries) = self.tries_of(id)
             && own
-            && std::mem::take(&mut tries.awaits_return)
+            && tries.awaits_return
         {
-            // A server that is not there has not failed this request: it is as for a call that begins now.
-            tries.failed = 0;
-            // The tries that have just begun do not count.
-            tries.waiting_since = Some(now + 1);
+            tries.begin_anew();
         }
         self.check_exhausted(id, now);
+        self.schedule_operation(id, now);
     }
 
     /// Rule 4.5: one try has failed. `fresh`: the count starts again, because the node was alive meanwhile.

@@ -9,6 +9,7 @@ mod model;
 mod moving;
 mod random;
 mod releasing;
+mod restarting;
 
 use super::*;
 use crate::error::ErrorKind;

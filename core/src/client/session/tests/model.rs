@@ -85,6 +85,19 @@ impl Model {
         }
     }
 
+    /// The server stops in good order: what waits is refused.
+    pub(super) fn refuse_waiters(&mut self) {
+        for (key, lock) in &mut self.keys {
+            for waiter in lock.queue.drain(..) {
+                if let Some(line) = waiter.line {
+                    let (key, tag) = (String::from_utf8_lossy(key), spell(waiter.tag));
+                    let reply = format!("E A {key} unavailable {tag} stopping\n");
+                    self.replies.push((line, reply));
+                }
+            }
+        }
+    }
+
     pub(super) fn handle(&mut self, line: LineId, text: &str, now: Micros) {
         let Some(client) = self.clients.get(&line).copied() else {
             return;

@@ -1,6 +1,7 @@
 //! Several clients, one tiny server and a bad network, seeded: connections break at every point between send and
-//! reply, copies come late, connections stand still. Whatever happens, a client holds a lock only
-//! while the server says so, a request stands in the server's books once, and nothing stays behind.
+//! reply, copies come late, connections stand still, the server restarts with what it knew. Whatever happens, a client
+//! holds a lock only while the server says so, a request stands in the server's books once, a call ends with its
+//! wait, and nothing stays behind.
 
 use super::model::{LineId, Model};
 use super::*;
@@ -47,11 +48,15 @@ struct Storm {
     sessions: Vec<Session>,
     faces: Vec<Slab<FaceId, ()>>,
     under_way: Vec<Vec<(FaceId, OperationId)>>,
+    /// When a call has to be over.
+    ends_by: BTreeMap<(usize, FaceId), Micros>,
     in_hand: Vec<Vec<(LockId, Token, &'static str)>>,
     connecting: Vec<(Micros, usize, ConnectionId)>,
     paths: Vec<Path>,
     lines: LineId,
     lost: Vec<(usize, LockId)>,
+    /// The server restarts.
+    away_until: Micros,
     faults: bool,
     granted: u32,
 }
@@ -66,7 +71,7 @@ impl Storm {
                 secret: None,
                 servers: vec![Address::parse("a:1").expect("an address")],
                 connect_timeout: S,
-                retry_for: 0,
+                retry_for: nth as Micros * S,
                 listed_only: false,
                 seed: seed + nth as u64,
                 mutation: crate::mutation::Mutation::None,
@@ -80,11 +85,13 @@ impl Storm {
             sessions: (0..CLIENTS).map(session).collect(),
             faces: (0..CLIENTS).map(|_| Slab::new()).collect(),
             under_way: vec![Vec::new(); CLIENTS],
+            ends_by: BTreeMap::new(),
             in_hand: vec![Vec::new(); CLIENTS],
             connecting: Vec::new(),
             paths: Vec::new(),
             lines: 0,
             lost: Vec::new(),
+            away_until: 0,
             faults: true,
             granted: 0,
         }
@@ -108,6 +115,9 @@ impl Storm {
 
     /// The network and the users do what they do.
     fn disturb(&mut self) {
+        if self.dice.once_in(5000) {
+            self.restart();
+        }
         for index in 0..self.paths.len() {
             if self.dice.once_in(400) {
                 self.break_path(index);
@@ -137,6 +147,22 @@ impl Storm {
         }
     }
 
+    /// The server ends, killed or in good order.
+    fn restart(&mut self) {
+        self.away_until = self.now + self.dice.roll(2000) * MS;
+        if self.dice.once_in(2) {
+            self.model.refuse_waiters();
+            self.route_replies();
+        }
+        for path in &mut self.paths {
+            if !path.closed {
+                path.closed = true;
+                path.up.clear();
+                self.model.close(path.line, self.now);
+            }
+        }
+    }
+
     fn acquire(&mut self, client: usize) {
         let face = self.faces[client].insert(());
         let key = KEYS[self.dice.roll(2) as usize];
@@ -155,6 +181,11 @@ impl Storm {
             keep_alive: self.dice.once_in(2),
             max_hold: None,
         };
+        if let Wait::For(time) = wait {
+            // The server has a second to say so itself; the clock here ticks in milliseconds.
+            let end = self.now + time.micros() + S + MS;
+            self.ends_by.insert((client, face), end);
+        }
         if let Some(operation) = self.sessions[client].ask(ask, face, self.now) {
             self.under_way[client].push((face, operation));
         }
@@ -233,6 +264,7 @@ impl Storm {
             .remove(face)
             .expect("an operation ends once");
         self.under_way[client].retain(|(other, _)| *other != face);
+        self.ends_by.remove(&(client, face));
         if let Ok(Outcome::Locked(grant)) = result {
             self.granted += 1;
             let key = KEYS
@@ -250,7 +282,9 @@ impl Storm {
             .extract_if(.., |(at, ..)| *at <= now)
             .collect();
         for (_, client, id) in ready {
-            if self.faults && self.dice.once_in(4) {
+            if now < self.away_until && self.dice.once_in(2) {
+                // Nobody answers.
+            } else if now < self.away_until || self.faults && self.dice.once_in(4) {
                 let text = "refused".to_owned();
                 self.sessions[client].handle_connect_failed(id, text, now);
             } else if self.sessions[client].is_current(id) {
@@ -302,6 +336,12 @@ impl Storm {
             if path.left && !path.closed && path.up.is_empty() {
                 path.closed = true;
                 self.model.close(path.line, now);
+            } else if path.closed && !path.left && path.down.is_empty() && path.stalled_until <= now
+            {
+                path.left = true;
+                let (client, id) = (path.client, path.id);
+                self.sessions[client].handle_closed(id, "ended".to_owned(), now);
+                self.settle(client);
             }
         }
         self.paths.retain(|path| !(path.left && path.closed));
@@ -318,6 +358,9 @@ impl Storm {
     }
 
     fn check(&self) {
+        for (call, end) in &self.ends_by {
+            assert!(self.now <= *end, "a call ends with its wait: {call:?}");
+        }
         for client in 0..CLIENTS {
             for (lock, token, key) in &self.in_hand[client] {
                 let view = self.sessions[client]
@@ -344,6 +387,7 @@ impl Storm {
     /// nothing is left.
     fn end(&mut self) {
         self.faults = false;
+        self.away_until = 0;
         for path in &mut self.paths {
             path.stalled_until = 0;
         }
