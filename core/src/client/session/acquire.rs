@@ -160,16 +160,17 @@ impl Session {
         }
     }
 
-    /// The budget is over: time-out, or nobody was ever asked.
+    /// The budget is over: time-out, or nobody was ever asked, or the server that was is away.
     fn end_by_budget(&mut self, id: OperationId, now: Micros) {
         let Some(Operation {
             kind: Kind::Acquire(acquire),
+            place,
             ..
         }) = self.operations.get(id)
         else {
             return;
         };
-        let error = if acquire.sent.is_some() {
+        let error = if acquire.sent.is_some() && !acquire.tries.lacks_server(*place) {
             wait_timeout(&acquire.key)
         } else {
             self.connection_failed(id)

@@ -59,6 +59,15 @@ impl Tries {
         }
     }
 
+    /// Whether a request in that place waits for a server, and not for those who hold the lock.
+    pub(super) fn lacks_server(&self, place: Place) -> bool {
+        match place {
+            Place::Waiting => true,
+            Place::Paused(_) => self.over_at.is_some() || self.refused_by.is_some(),
+            Place::Sent | Place::Toward(_) => false,
+        }
+    }
+
     /// A server that is not there has not failed this request: it is as for a call that begins now.
     fn begin_anew(&mut self) {
         self.failed = 0;

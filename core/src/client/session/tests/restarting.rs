@@ -146,6 +146,28 @@ fn rule_4_5_a_server_that_is_silent_before_it_comes_back_has_restarted() {
 }
 
 #[test]
+fn rule_4_5_a_wait_that_ends_while_no_server_is_there_was_not_ended_by_others() {
+    let mut world = World::up(&["a:1"]);
+    let (face, _) = world.acquire("k", wait_ms(2000));
+    world.pass(S);
+    world.cut_all();
+    world.refuse_all();
+    world.pass(S - 1);
+    assert_eq!(world.result(face), None);
+    world.pass(1);
+    assert_eq!(world.error(face), ErrorKind::ConnectionFailed);
+
+    let mut world = World::up(&["a:1"]);
+    let (face, _) = world.acquire("k", wait_ms(100));
+    while let Some((index, line)) = world.all_lines().pop() {
+        world.say(index, &format!("E A k unavailable {} none", tag(&line)));
+    }
+    world.pass(100 * MS);
+    assert_eq!(world.error(face), ErrorKind::ConnectionFailed);
+    assert!(world.session.tags.is_empty());
+}
+
+#[test]
 fn rule_4_5_a_call_goes_to_a_named_node_that_is_up_when_those_of_the_list_are_gone() {
     let mut world = World::up(&["a:1"]);
     let (face, _) = world.acquire("k", Wait::Forever);
