@@ -132,6 +132,8 @@ function call (begun, signal, lock) {
   if (typeof begun !== 'number') throw errorFrom(begun)
   const promise = new Promise(take)
   underWay[begun] = new Call(resolver, rejecter, lock)
+  // They know the promise, and with it the lock that it gives.
+  resolver = rejecter = undefined
   if (signal !== undefined) abortOn(signal, begun)
   return promise
 }

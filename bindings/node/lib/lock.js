@@ -51,7 +51,8 @@ class Lock {
     const { leaseMs, signal } = checkOptions(options, keepOptions)
     signal?.throwIfAborted()
     if (this.#number < 0) throw rangeError('the lock has been released; it cannot be kept any more')
-    if (leaseMs !== undefined) this.#leaseMs = undefined
+    // A lock that is being released keeps the lease that it has.
+    if (leaseMs !== undefined && !this.#leaving) this.#leaseMs = undefined
     return await call(native().keepLock(open(), this.#number, leaseMs), signal)
   }
 

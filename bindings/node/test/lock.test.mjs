@@ -2,12 +2,14 @@
 // Method: two clients and a node in this process; waits are for events.
 
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import test from 'node:test'
 import { inspect } from 'node:util'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { Worker } from 'node:worker_threads'
 import { Client, Lock, LockLost } from '../index.mjs'
-import { clientOf, eventually, newKey, node, rejection, scripted, sleep, waitersOf } from './support.mjs'
+import { clientOf, eventually, newKey, node, packageFolder, rejection, scripted, sleep, waitersOf } from './support.mjs'
 
 const server = await node()
 setFlagsFromString('--expose-gc')
@@ -63,6 +65,15 @@ test('more is granted in one turn than is handed over at a time', async (t) => {
   assert.equal(tokens.size, 1_000)
   for (const lock of locks) assert.equal((await client.inspect(lock.key)).token, lock.token)
   assert.deepEqual(new Set(await Promise.all(locks.map((lock) => lock.release()))), new Set([true]))
+})
+
+test('a lease that somebody tries to change while the lock is being released stays the lease', async (t) => {
+  const client = clientOf(t, server)
+  const lock = await client.acquire(newKey(), { leaseMs: 20_000 })
+  const released = lock.release()
+  assert.equal((await rejection(lock.keep({ leaseMs: 50_000 }))).name, 'RangeError')
+  assert.equal(await released, true)
+  assert.equal(lock.leaseMs, 20_000)
 })
 
 test('console.log shows what a lock and a client are, and no secret', async (t) => {
@@ -325,6 +336,21 @@ test('locks are found when they are forgotten, whichever way they came', async (
     await sleep(1)
     return (await client.locks({ prefix: `${prefix}/` })).locks.length === 0
   })
+})
+
+test('a lock is found when it is forgotten, also if it was the last thing that its environment asked for', async (t) => {
+  const client = clientOf(t, server)
+  const key = newKey()
+  const worker = new Worker(`
+    const { parentPort } = require('node:worker_threads')
+    const { Client } = require(${JSON.stringify(packageFolder)})
+    const collectGarbage = require('node:vm').runInNewContext('gc')
+    const client = new Client(${JSON.stringify(server.address)})
+    const forget = async () => { await client.acquire(${JSON.stringify(key)}) }
+    forget().then(() => { parentPort.postMessage('holding'); setInterval(collectGarbage, 5) })`, { eval: true })
+  t.after(() => worker.terminate())
+  await once(worker, 'message')
+  await eventually(async () => !(await client.inspect(key)).held)
 })
 
 test('a held lock keeps its client', async (t) => {
