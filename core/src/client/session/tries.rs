@@ -63,7 +63,8 @@ impl Tries {
     pub(super) fn lacks_server(&self, place: Place) -> bool {
         match place {
             Place::Waiting => true,
-            Place::Paused(_) => self.over_at.is_some() || self.refused_by.is_some(),
+            // While `retry_for` runs there are nodes to be asked, and its caller knows that the wait ends it.
+            Place::Paused(_) => self.refused_by.is_some(),
             Place::Sent | Place::Toward(_) => false,
         }
     }
