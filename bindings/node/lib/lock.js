@@ -85,7 +85,8 @@ class Lock {
       const onLost = lock.#lost
       if (onLost !== undefined) {
         lock.#lost = undefined
-        tellLoss(lock, onLost)
+        // Not yet: what is lost already is told at the end of the turn after this, when the program has its lock.
+        queueMicrotask(() => tellLoss(lock, onLost))
       }
     }
 

@@ -225,6 +225,21 @@ test('a lock whose lease ends says so once, before anybody else can get it', asy
   assert.equal(told.length, 2)
 })
 
+test('a lock that is lost on its way to the program is told to be so once the program has it', async (t) => {
+  const client = clientOf(t, server)
+  await client.status()
+  const told = []
+  const acquire = async () => await client.acquire(newKey(), { leaseMs: 20, onLost: ({ reason }) => told.push([reason, lock.held]) })
+  const granted = acquire()
+  // The loop stands still until the lease is over.
+  const until = performance.now() + 100
+  while (performance.now() < until);
+  const lock = await granted
+  await eventually(() => told.length > 0)
+  assert.deepEqual(told, [['expired', false]])
+  assert.equal(lock.lostSignal.reason.reason, 'expired')
+})
+
 test('a loss that nobody listened to is known to whoever asks later', async (t) => {
   const client = clientOf(t, server)
   const lock = await client.acquire(newKey(), { leaseMs: 100 })
