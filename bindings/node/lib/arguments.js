@@ -46,7 +46,8 @@ const types = {
   },
   signal: (name, value) => {
     // As Node does it, so that a signal of another realm or library serves too.
-    if (typeof value !== 'object' || value === null || !('aborted' in value) || typeof value.addEventListener !== 'function') {
+    if (typeof value !== 'object' || value === null || !('aborted' in value) ||
+      typeof value.addEventListener !== 'function' || typeof value.removeEventListener !== 'function') {
       throw wrong(name, 'an AbortSignal', value)
     }
   },

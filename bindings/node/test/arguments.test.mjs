@@ -28,7 +28,7 @@ function * acquires (client) {
     }
     for (const keepAlive of [1, 'yes', null]) yield ['TypeError', `${name} keepAlive`, () => method('k', { keepAlive })]
     for (const onLost of [1, 'f', null, {}]) yield ['TypeError', `${name} onLost`, () => method('k', { onLost })]
-    for (const signal of [1, 'abort', null, {}, new AbortController()]) yield ['TypeError', `${name} signal`, () => method('k', { signal })]
+    for (const signal of [1, 'abort', null, {}, new AbortController(), { aborted: false, throwIfAborted () {}, addEventListener () {} }]) yield ['TypeError', `${name} signal`, () => method('k', { signal })]
     for (const options of [null, 1, 'lease', [], () => {}]) {
       if (name !== 'withLock') yield ['TypeError', `${name} options`, () => method('k', options)]
     }
