@@ -368,6 +368,17 @@ test('a lock is found when it is forgotten, also if it was the last thing that i
   await eventually(async () => !(await client.inspect(key)).held)
 })
 
+test('a released lock that is collected takes no other lock with it', async (t) => {
+  const client = clientOf(t, server)
+  // Held for longer than the turn in which it came, so somebody waits for it to be forgotten.
+  const use = async () => { const lock = await client.acquire(newKey()); await sleep(1); await lock.release() }
+  await Promise.all(Array.from({ length: 10 }, use))
+  const later = await Promise.all(Array.from({ length: 10 }, () => client.acquire(newKey())))
+  for (let round = 0; round < 5; round++) { collectGarbage(); await sleep(5) }
+  for (const lock of later) assert.equal((await client.inspect(lock.key)).token, lock.token)
+  for (const lock of later) assert.equal(await lock.release(), true)
+})
+
 test('a held lock keeps its client', async (t) => {
   let lock = await (async () => new Client(server.address).acquire(newKey(), { leaseMs: 1_000, keepAlive: true }))()
   for (let round = 0; round < 5; round++) {
