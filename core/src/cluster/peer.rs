@@ -71,9 +71,10 @@ impl Peer {
         self.missed = false;
     }
 
-    /// It said something that is not about itself: it lives, as it did before.
-    pub(super) fn speak(&mut self, now: Time) {
-        if self.heard.is_some() && self.contact == Contact::Open {
+    /// It said something that is not about itself: it lives, as it did before. One that had fallen silent may be another
+    /// one by now, of which nothing is known before its first beat.
+    pub(super) fn speak(&mut self, now: Time, timeout: Millis) {
+        if self.contact == Contact::Open && self.lives(now, timeout) {
             self.since = now;
         }
     }

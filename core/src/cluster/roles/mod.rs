@@ -227,7 +227,8 @@ impl Roles {
     /// beat, and is not silent meanwhile.
     pub fn spoke(&mut self, now: Now, from: Slot) {
         if let Some(place) = self.place(from) {
-            self.peers[place].1.speak(now.time);
+            let timeout = self.timing.failure_timeout;
+            self.peers[place].1.speak(now.time, timeout);
         }
     }
 

@@ -212,6 +212,22 @@ fn two_active_nodes_that_only_a_third_one_hears_do_not_race_for_the_higher_term(
     assert!(world.led.len() < 100, "{} terms", world.led.len());
 }
 
+/// A machine that was lost while it was active comes back with nothing, and asks for a copy before its first beat is read.
+#[test]
+fn nobody_yields_to_what_a_peer_was_before_it_fell_silent() {
+    let mut world = cluster(2);
+    world.cuts.insert((0, 1));
+    world.run(3 * SECOND);
+    assert_eq!(world.serving(), [0, 1]);
+    let now = world.at();
+    let node = world.nodes[1].as_mut().expect("it runs");
+    node.roles.spoke(now, Slot(0));
+    world.give(1, Event::Tick);
+    world.run(100 * MS);
+    assert_eq!(world.serving(), [0, 1]);
+    assert_eq!(world.led.len(), 2, "{:?}", world.led);
+}
+
 #[test]
 fn nobody_takes_over_by_a_word_from_before_a_lost_connection() {
     let mut world = cluster(3);
