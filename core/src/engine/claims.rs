@@ -1,7 +1,7 @@
 //! The steps that requests, broken connections and the time have in common: a claim comes, gets its
 //! turn, or goes.
 
-use super::lock::{Claim, GrantClock, Stage};
+use super::lock::{Claim, GrantClock, Place, Stage};
 use super::output::{Change, ClaimId, Effect, Grant, Refusal};
 use super::requests::Acquire;
 use super::time::Time;
@@ -10,6 +10,14 @@ use super::wheel::Timed;
 use super::{Answer, Engine, NIL};
 use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Millis, Token, Wait};
+
+/// What is left to do of a grant that has been taken out of storage.
+pub(super) struct EndedGrant {
+    place: Place,
+    owner: u32,
+    /// The request and its last attempt, if it can be recognised when it is sent again.
+    last: Option<((ClientId, u64), u32)>,
+}
 
 impl Engine {
     /// The claim of a request that gets a key which nobody holds or waits for.
@@ -113,9 +121,9 @@ impl Engine {
         change: impl FnOnce(ClaimId, Token) -> Change,
     ) {
         let ended = self.take_out_grant(now, claim, change);
-        self.unlink_holder(ended.place());
-        self.part_with(now, &ended);
-        self.serve(now, ended.lock, hash);
+        self.unlink_holder(ended.place);
+        self.part_with_grant(now, &ended);
+        self.serve(now, ended.place.lock, hash);
     }
 
     /// Takes a grant out of storage. Its list still has to hear of that.
@@ -125,11 +133,27 @@ impl Engine {
         now: Time,
         claim: u32,
         change: impl FnOnce(ClaimId, Token) -> Change,
-    ) -> Claim {
-        let ended = self.take_out(claim);
-        let Stage::Held { token, clock, .. } = ended.stage else {
+    ) -> EndedGrant {
+        let grant = &self.claims[claim];
+        let Stage::Held {
+            token,
+            clock,
+            owner,
+        } = grant.stage
+        else {
             unreachable!("only a claim that holds has a grant to end");
         };
+        let (timer, attempt) = (grant.timer(), grant.attempt);
+        let ended = EndedGrant {
+            place: grant.place(),
+            owner,
+            last: match attempt {
+                0 => None,
+                _ => self.recognise(grant).map(|request| (request, attempt)),
+            },
+        };
+        self.claims.discard(claim);
+        self.wheel.unlink(&mut self.claims, timer);
         if let Some(since) = clock.held_since() {
             self.counts.held.add(now.0.saturating_sub(since.0));
         }
@@ -369,6 +393,15 @@ impl Engine {
             self.remember(now, client, number, claim.attempt);
         }
         self.untie(claim.stage);
+    }
+
+    /// As [`part_with`](Engine::part_with).
+    #[inline]
+    pub(super) fn part_with_grant(&mut self, now: Time, ended: &EndedGrant) {
+        if let Some(((client, number), attempt)) = ended.last {
+            self.remember(now, client, number, attempt);
+        }
+        self.release_owner(ended.owner);
     }
 
     pub(super) fn stage_mut(&mut self, claim: u32) -> Option<&mut Stage> {

@@ -294,7 +294,7 @@ impl Engine {
         let hash = self.hashes.key(key.spelling());
         let lock = match self.find_lock(hash, key.as_ref()) {
             Some(lock) => lock,
-            None => self.add_lock(key.clone(), hash),
+            None => self.add_lock(key.as_ref(), hash),
         };
         let owner = self.owners.insert(SharedOwner {
             owner: Arc::clone(owner),

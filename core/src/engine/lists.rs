@@ -6,7 +6,7 @@ use super::hash::SecretHash;
 use super::lock::{Claim, Lock, Place, Queue, Stage};
 use super::slab::Slab;
 use super::{Engine, NIL, SharedOwner};
-use crate::protocol::{ClientId, Key, KeyRef, Token};
+use crate::protocol::{ClientId, KeyRef, Token};
 
 impl Engine {
     #[inline]
@@ -74,9 +74,9 @@ impl Engine {
         self.follow(queue.map_or(NIL, |queue| queue.head))
     }
 
-    pub(super) fn add_lock(&mut self, key: Key, hash: u64) -> u32 {
+    pub(super) fn add_lock(&mut self, key: KeyRef<'_>, hash: u64) -> u32 {
         let lock = self.locks.insert(Lock {
-            key,
+            key: key.to_key(),
             holders: NIL,
             queue: NIL,
         });
@@ -92,7 +92,7 @@ impl Engine {
         let hash_of = |lock: u32| hashes.key(locks[lock].key.spelling());
         let hash = hash.unwrap_or_else(|| hash_of(lock));
         self.keys.remove(hash, lock, hash_of);
-        self.locks.remove(lock);
+        self.locks.discard(lock);
     }
 
     pub(super) fn link_holder(&mut self, claim: u32) {

@@ -141,7 +141,7 @@ impl Engine {
     fn lock_for(&mut self, key: &Key) -> u32 {
         let hash = self.hashes.key(key.spelling());
         self.find_lock(hash, key.as_ref())
-            .unwrap_or_else(|| self.add_lock(key.clone(), hash))
+            .unwrap_or_else(|| self.add_lock(key.as_ref(), hash))
     }
 
     fn add_foreign(&mut self, lock: u32, foreign: &ForeignGrant) {

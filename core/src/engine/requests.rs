@@ -108,12 +108,13 @@ impl Engine {
     /// What [`Engine::give_back`] would do step by step, for a key that is looked up no more.
     #[inline]
     fn end_alone(&mut self, now: Time, lock: u32) {
-        let claim = self.locks.remove(lock).holders;
+        let claim = self.locks[lock].holders;
+        self.locks.discard(lock);
         let ended =
             self.take_out_grant(now, claim, |claim, token| Change::Released { claim, token });
         self.held -= 1;
         self.counts.released += 1;
-        self.part_with(now, &ended);
+        self.part_with_grant(now, &ended);
     }
 
     /// Handles `K`: whether the token holds the key. Its lease ends `lease` from now, or when it would
@@ -175,7 +176,7 @@ impl Engine {
         let Some(token) = self.take_token() else {
             return Answer::Refused(Refusal::TokensUsedUp);
         };
-        let lock = self.add_lock(request.key.to_key(), request.hash);
+        let lock = self.add_lock(request.key, request.hash);
         let claim = self.add_first_holder(request, lock, token);
         self.check_lock(lock);
         Answer::Granted(Grant {

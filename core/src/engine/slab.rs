@@ -76,11 +76,32 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(super) fn remove(&mut self, number: u32) -> T {
+        let value = self.place(number).take();
+        self.free_up(number);
+        value.expect("a number is removed once")
+    }
+
+    /// Removes a value of which whoever needed something has read it. Moving a value that was stored in
+    /// pieces makes the processor wait until they have come together.
+    #[inline]
+    pub(super) fn discard(&mut self, number: u32) {
+        let place = self.place(number);
+        assert!(place.is_some(), "a number is removed once");
+        *place = None;
+        self.free_up(number);
+    }
+
+    #[inline]
+    fn place(&mut self, number: u32) -> &mut Option<T> {
+        let values = self.chunks[number as usize >> CHUNK_BITS].as_mut();
+        let values = values.expect("a number is removed while its chunk has storage");
+        &mut values[number as usize % CHUNK]
+    }
+
+    /// Notes that a number is free again.
+    #[inline]
+    fn free_up(&mut self, number: u32) {
         let chunk = number as usize >> CHUNK_BITS;
-        let value = self.chunks[chunk]
-            .as_mut()
-            .and_then(|values| values[number as usize % CHUNK].take())
-            .expect("a number is removed once");
         self.used[chunk] -= 1;
         self.len -= 1;
         if self.used[chunk] == 0 {
@@ -90,7 +111,6 @@ impl<T> Slab<T> {
             self.sort_in_older();
         }
         self.recent.push(number);
-        value
     }
 
     /// Makes room for further recent numbers.

@@ -56,6 +56,7 @@ impl<'a> KeyRef<'a> {
 
     /// The same key, owned.
     #[must_use]
+    #[inline]
     pub fn to_key(self) -> Key {
         Key::from_spelling(self.0)
     }
@@ -90,8 +91,16 @@ impl Length {
 
 #[derive(Clone)]
 enum Repr {
-    Short(Length, [u8; 23]),
+    Short(Short),
     Long(Box<[u8]>),
+}
+
+/// In this order, so that the bytes are written and moved in whole words.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Short {
+    bytes: [u8; 23],
+    length: Length,
 }
 
 /// A key in its wire spelling, owned: 24 bytes, with no allocation for spellings of up to 23 bytes.
@@ -121,12 +130,19 @@ impl Key {
         Ok(Key::from_spelling(&spelling))
     }
 
+    #[inline]
     fn from_spelling(spelling: &[u8]) -> Key {
         match Length::ALL.get(spelling.len()) {
             Some(length) => {
                 let mut bytes = [0; 23];
-                bytes[..spelling.len()].copy_from_slice(spelling);
-                Key(Repr::Short(*length, bytes))
+                let [first, second, third] = word::three(spelling);
+                bytes[..8].copy_from_slice(&first);
+                bytes[8..16].copy_from_slice(&second);
+                bytes[16..].copy_from_slice(&third[..7]);
+                Key(Repr::Short(Short {
+                    bytes,
+                    length: *length,
+                }))
             }
             None => Key(Repr::Long(spelling.into())),
         }
@@ -142,7 +158,7 @@ impl Key {
     #[must_use]
     pub fn spelling(&self) -> &[u8] {
         match &self.0 {
-            Repr::Short(length, bytes) => &bytes[..*length as usize],
+            Repr::Short(short) => &short.bytes[..short.length as usize],
             Repr::Long(bytes) => bytes,
         }
     }

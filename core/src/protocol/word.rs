@@ -53,6 +53,12 @@ pub(super) fn find(bytes: &[u8], mut at: usize, wanted: u8) -> Option<usize> {
     None
 }
 
+/// The first three words of a text, with zeros behind its end.
+#[inline(always)]
+pub(super) fn three(text: &[u8]) -> [[u8; 8]; 3] {
+    [0, 8, 16].map(|at| word(text, at).to_le_bytes())
+}
+
 const POWERS: [u64; 9] = [
     1,
     10,
