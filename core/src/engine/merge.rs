@@ -4,7 +4,7 @@ use super::lock::{Claim, GrantClock, Stage};
 use super::output::{Change, ClaimId, Effect, Grant};
 use super::time::Time;
 use super::{Engine, Owner, SharedOwner};
-use crate::protocol::{Key, KeyRef, Millis, Tag, Token};
+use crate::protocol::{Key, Millis, Tag, Token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -87,13 +87,6 @@ impl Engine {
         }
         let known: BTreeSet<Token> = found.into_iter().map(|(token, _)| token).collect();
         tokens.difference(&known).copied().collect()
-    }
-
-    /// A grant as it is now, if it has not ended.
-    #[must_use]
-    pub fn grant(&self, key: KeyRef<'_>, token: Token) -> Option<Change> {
-        let claim = self.find_grant(self.hashes.key(key.spelling()), key, token)?;
-        Some(self.granted(claim, token))
     }
 
     /// Whether this request holds its key with this token.

@@ -124,6 +124,22 @@ impl Engine {
         let Some(claim) = self.find_grant(hash, key, token) else {
             return false;
         };
+        self.keep_grant(now, claim, lease);
+        true
+    }
+
+    /// Its holder is told only now of a grant, so its lease begins only now. Whether the token still
+    /// holds the key.
+    pub fn begin_lease(&mut self, now: Time, key: KeyRef<'_>, token: Token) -> bool {
+        let hash = self.hashes.key(key.spelling());
+        let Some(claim) = self.find_grant(hash, key, token) else {
+            return false;
+        };
+        self.keep_grant(now, claim, self.claims[claim].lease());
+        true
+    }
+
+    fn keep_grant(&mut self, now: Time, claim: u32, lease: Millis) {
         self.wheel.catch_up(now);
         self.renew(now, claim, lease);
         self.record(|engine| Change::Kept {
@@ -132,7 +148,6 @@ impl Engine {
             ends: engine.claims[claim].deadline,
         });
         self.check_lock_of(claim);
-        true
     }
 
     /// Handles `C`: whether there was a request of this client with that tag, up to its attempt, that

@@ -256,7 +256,7 @@ impl Node {
                     grant,
                     tag,
                 } if self.holds_back => {
-                    self.hold_back(*connection, key.as_ref(), grant.token, *tag);
+                    self.hold_back(now(), *connection, key.as_ref(), grant.token, *tag);
                 }
                 Effect::Granted {
                     connection,

@@ -6,7 +6,7 @@
 
 use super::{Cluster, Node, Stance};
 use crate::cluster::HeldGrant;
-use crate::engine::{Change, ConnectionId, Time};
+use crate::engine::{ConnectionId, Time};
 use crate::node::log::now_and_then;
 use crate::node::state::now;
 use crate::protocol::{Code, KeyRef, Operation, Reply, Tag, Token};
@@ -16,6 +16,7 @@ impl Node {
     #[cold]
     pub(crate) fn hold_back(
         &mut self,
+        now: Time,
         connection: ConnectionId,
         key: KeyRef<'_>,
         token: Token,
@@ -28,8 +29,8 @@ impl Node {
             tag,
         };
         match &mut self.journal {
-            Some(journal) if journal.holds_back() => journal.hold(now(), &self.engine, grant),
-            _ => self.hold_for_standbys(grant),
+            Some(journal) if journal.holds_back() => journal.hold(now, &self.engine, grant),
+            _ => self.hold_for_standbys(now, grant),
         }
     }
 
@@ -40,7 +41,7 @@ impl Node {
             && let Some(journal) = &mut self.journal
             && let Some(grant) = journal.pop_lasting()
         {
-            self.hold_for_standbys(grant);
+            self.hold_for_standbys(now(), grant);
         }
     }
 
@@ -50,15 +51,14 @@ impl Node {
         for_standbys.or_else(|| self.journal.as_mut()?.pop_held())
     }
 
-    fn hold_for_standbys(&mut self, grant: HeldGrant) {
+    fn hold_for_standbys(&mut self, now: Time, grant: HeldGrant) {
         let wanted = self.settings.sync_standbys as usize;
         let Some(cluster) = self.cluster.as_mut().filter(|_| wanted > 0) else {
-            return self.tell_of_grant(&grant);
+            return self.tell_of_grant(now, &grant);
         };
         if cluster.member.counting_standbys() < wanted {
-            return self.without_standbys(&grant);
+            return self.without_standbys(now, &grant);
         }
-        let now = now();
         let sequence = cluster.member.sequence(&self.engine);
         cluster.held.hold(now, sequence, grant);
         self.timer.wake_before(cluster.held.next_deadline());
@@ -67,6 +67,7 @@ impl Node {
     /// Tells clients of the grants that enough standbys have by now.
     pub(super) fn tell_confirmed(&mut self) {
         let wanted = self.settings.sync_standbys as usize;
+        let now = now();
         while let Some(cluster) = &mut self.cluster {
             if wanted == 0 || cluster.stance != Stance::Serve {
                 return;
@@ -78,8 +79,8 @@ impl Node {
             };
             match (confirmed, grant) {
                 (_, None) => return,
-                (Some(_), Some(grant)) => self.tell_of_grant(&grant),
-                (None, Some(grant)) => self.without_standbys(&grant),
+                (Some(_), Some(grant)) => self.tell_of_grant(now, &grant),
+                (None, Some(grant)) => self.without_standbys(now, &grant),
             }
         }
     }
@@ -91,14 +92,14 @@ impl Node {
             && let Some((sequence, grant)) = cluster.held.pop_overdue(now)
         {
             cluster.member.standbys_lag(sequence);
-            self.without_standbys(&grant);
+            self.without_standbys(now, &grant);
         }
     }
 
     /// The node stops and nobody takes over: nothing is left to wait for.
     pub(super) fn answer_held(&mut self) {
         while let Some(grant) = self.pop_held() {
-            self.without_standbys(&grant);
+            self.without_standbys(now(), &grant);
         }
     }
 
@@ -119,8 +120,7 @@ impl Node {
     }
 
     /// Fewer standbys than there should be have the grant.
-    fn without_standbys(&mut self, grant: &HeldGrant) {
-        let now = now();
+    fn without_standbys(&mut self, now: Time, grant: &HeldGrant) {
         let wanted = self.settings.sync_standbys;
         let strict = self.settings.sync_strict;
         let outcome = if strict {
@@ -133,7 +133,7 @@ impl Node {
             "fewer than {wanted} standbys have the latest grants (sync_standbys); {outcome}"
         );
         if !strict {
-            return self.tell_of_grant(grant);
+            return self.tell_of_grant(now, grant);
         }
         self.engine.release(now, grant.key.as_ref(), grant.token);
         self.refuse_grant(
@@ -143,15 +143,14 @@ impl Node {
     }
 
     /// Answers the request; the lease begins now.
-    fn tell_of_grant(&mut self, grant: &HeldGrant) {
+    fn tell_of_grant(&mut self, now: Time, grant: &HeldGrant) {
         let (key, token) = (grant.key.as_ref(), grant.token);
-        let Some(Change::Granted { lease, .. }) = self.engine.grant(key, token) else {
+        if !self.engine.begin_lease(now, key, token) {
             return self.refuse_grant(
                 grant,
                 "the lease ended before enough standbys had the grant",
             );
-        };
-        self.engine.keep(now(), key, token, lease);
+        }
         let tag = grant.tag;
         self.tell(grant.connection, &Reply::Granted { key, token, tag });
     }
