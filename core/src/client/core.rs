@@ -184,12 +184,12 @@ impl Core {
     }
 
     fn remove_face(&mut self, id: FaceId) -> Option<Face> {
-        let entry = self.faces.remove(id)?;
+        let entry = self.faces.get_mut(id)?;
         self.wave.note_came(entry.wave);
-        if let Some(told) = entry.on_lost {
+        if let Some(told) = entry.on_lost.take() {
             self.discarded.callbacks.push(told);
         }
-        Some(entry.face)
+        Some(self.faces.remove(id)?.face)
     }
 
     /// Nobody waits for this result any more.

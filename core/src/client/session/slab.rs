@@ -118,13 +118,13 @@ impl<I: Id, T> Slab<I, T> {
     pub(crate) fn remove(&mut self, id: I) -> Option<T> {
         let slot = id.slot();
         let entry = self.entries.get_mut(slot.index as usize)?;
-        if entry.generation != slot.generation {
+        if entry.generation != slot.generation || entry.value.is_none() {
             return None;
         }
-        let value = entry.value.take()?;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(slot.index);
-        Some(value)
+        // Last, so that the value is moved once.
+        entry.value.take()
     }
 
     /// Removes a value where it is, for whom it need not be moved.
