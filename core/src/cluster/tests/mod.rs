@@ -3,6 +3,7 @@
 mod member_world;
 mod members;
 mod model;
+mod old_words;
 mod role_world;
 mod roles;
 mod split;

@@ -412,3 +412,14 @@ impl World {
         self.check_history(what);
     }
 }
+
+/// Nodes that have agreed on the first one, and copy it.
+pub(super) fn cluster(size: usize) -> World {
+    let mut world = World::new(size, 7);
+    for index in 0..size {
+        world.start(index);
+    }
+    world.until_serves(0, SECOND);
+    world.run(3 * SECOND);
+    world
+}

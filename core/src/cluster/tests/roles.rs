@@ -1,19 +1,9 @@
 //! Goal: whatever the network and the nodes go through, roles come out as behaviour 3 says.
 //! Method: whole clusters of `Roles` over a simulated network, some faults by hand and many by seed.
 
-use super::role_world::{MS, Packet, SECOND, World};
+use super::role_world::{MS, Packet, SECOND, World, cluster};
 use crate::cluster::*;
 use crate::engine::Time;
-
-fn cluster(size: usize) -> World {
-    let mut world = World::new(size, 7);
-    for index in 0..size {
-        world.start(index);
-    }
-    world.until_serves(0, SECOND);
-    world.run(3 * SECOND);
-    world
-}
 
 #[test]
 fn a_lone_node_serves_as_soon_as_its_term_is_on_disk() {
@@ -212,33 +202,6 @@ fn two_active_nodes_that_only_a_third_one_hears_do_not_race_for_the_higher_term(
     assert!(world.led.len() < 100, "{} terms", world.led.len());
 }
 
-/// A machine that was lost while it was active comes back with nothing, and asks for a copy before its first beat is read.
-#[test]
-fn nobody_yields_to_what_a_peer_was_before_it_fell_silent() {
-    let mut world = cluster(2);
-    world.cuts.insert((0, 1));
-    world.run(3 * SECOND);
-    assert_eq!(world.serving(), [0, 1]);
-    let now = world.at();
-    let node = world.nodes[1].as_mut().expect("it runs");
-    node.roles.spoke(now, Slot(0));
-    world.give(1, Event::Tick);
-    world.run(100 * MS);
-    assert_eq!(world.serving(), [0, 1]);
-    assert_eq!(world.led.len(), 2, "{:?}", world.led);
-}
-
-#[test]
-fn nobody_takes_over_by_a_word_from_before_a_lost_connection() {
-    let mut world = cluster(3);
-    // What the other standby says after the connection broke is lost.
-    world.give(2, Event::Lost { peer: Slot(1) });
-    world.give(2, Event::Refused { peer: Slot(0) });
-    world.run(100 * MS);
-    assert_eq!(world.serving(), [0]);
-    assert_eq!(world.led.len(), 1, "{:?}", world.led);
-}
-
 #[test]
 fn a_node_that_slept_waits_for_peers_that_were_dead_before() {
     let mut world = cluster(2);
@@ -320,20 +283,6 @@ fn a_term_that_somebody_names_while_it_is_written_is_not_opened() {
     world.give(0, Event::TermSeen { term: first + 6 });
     world.until_serves(0, SECOND);
     assert_eq!(term(&world), Some(first + 7));
-}
-
-#[test]
-fn what_a_process_said_before_it_died_does_not_count_for_the_next_one() {
-    let mut world = cluster(3);
-    world.crash(0);
-    world.until_serves(1, SECOND);
-    // Within the failure timeout of its last word as the active one.
-    world.run(50 * MS);
-    world.start(0);
-    for _ in 0..200 {
-        world.run(MS);
-        assert_eq!(world.serving(), [1], "{}", world.notes.join("\n"));
-    }
 }
 
 #[test]
