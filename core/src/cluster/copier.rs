@@ -143,9 +143,11 @@ impl Copier {
         self.copy.complete = false;
     }
 
-    /// When there is something to tell the active node.
+    /// When there is something to tell the active node. What was there when the whole state was asked for is about to be
+    /// thrown away, so nobody may count on it.
     pub(super) fn confirms_at(&self) -> Option<Time> {
-        (self.unconfirmed && self.copy.complete).then_some(self.confirm_at)
+        let lasts = self.copy.complete && self.asked.is_none();
+        (self.unconfirmed && lasts).then_some(self.confirm_at)
     }
 
     /// What to tell the active node, if there is something new; what comes within `pause` is told together.
@@ -195,7 +197,7 @@ mod tests {
     use crate::engine::EngineSettings;
 
     #[test]
-    fn what_is_applied_within_a_pause_is_confirmed_together() {
+    fn what_is_applied_within_a_pause_is_confirmed_together_and_what_is_to_be_replaced_never() {
         let (stream, pause) = (Stream { term: 1, slot: 0 }, Millis(5));
         let mut engine = Engine::new(EngineSettings::default(), 1);
         let mut copier = Copier::default();
@@ -232,9 +234,13 @@ mod tests {
         // After a pause nothing is held up.
         apply(&mut copier, 4);
         assert_eq!(copier.confirmation(Time(20_000), pause), confirmed(4));
+        // What it asks for anew will take the place of this.
+        apply(&mut copier, 5);
+        copier.asked(Time(25_000));
+        assert_eq!(copier.confirmation(Time(30_000), pause), None);
         // A standby counts from the moment on at which it has everything.
         copier.begin(&mut engine, stream, 7);
         copier.whole();
-        assert_eq!(copier.confirmation(Time(20_001), pause), confirmed(7));
+        assert_eq!(copier.confirmation(Time(30_001), pause), confirmed(7));
     }
 }
