@@ -20,8 +20,10 @@ enum Contact {
 pub(super) struct Peer {
     /// What it last said of itself.
     pub(super) beat: Beat,
-    /// When it last said anything.
+    /// When it last said what it is, unless that says nothing any more.
     heard: Option<Time>,
+    /// When it said what is kept of that.
+    beat_at: Time,
     /// Since when its silence counts.
     since: Time,
     contact: Contact,
@@ -37,7 +39,7 @@ pub(super) struct Peer {
     dialing: bool,
     /// That was begun before this node slept.
     dialed_before_sleep: bool,
-    /// Whether it has not answered since this node last woke up.
+    /// Whether it has not answered since it was last asked for a word.
     owes_word: bool,
     /// Since when it has been a complete standby of this node without a break.
     pub(super) complete_since: Option<Time>,
@@ -51,6 +53,7 @@ impl Peer {
         Peer {
             beat: Beat::default(),
             heard: None,
+            beat_at: now,
             since: now,
             contact: Contact::Open,
             connected: None,
@@ -64,8 +67,10 @@ impl Peer {
         }
     }
 
+    /// It said what it is.
     pub(super) fn hear(&mut self, now: Time) {
         self.heard = Some(now);
+        self.beat_at = now;
         self.since = now;
         self.contact = Contact::Open;
         self.missed = false;
@@ -176,8 +181,13 @@ impl Peer {
             || now >= begun.after(timeout)
     }
 
-    /// Silence and refusals up to now say nothing, because this node has slept through them.
-    pub(super) fn forgive(&mut self, now: Time) {
+    /// Silence and refusals up to now say nothing, because this node has slept through them. But one that had not `lived`
+    /// before is not brought back by that: what it was says nothing either.
+    pub(super) fn forgive(&mut self, now: Time, lived: bool) {
+        if !lived {
+            self.heard = None;
+            self.missed = true;
+        }
         self.since = self.since.max(now);
         self.dialed_before_sleep = self.dialing;
         if self.contact == Contact::Refused {
@@ -185,12 +195,25 @@ impl Peer {
         }
     }
 
+    /// Whether what it said last may be over, because a connection has ended since.
+    pub(super) fn is_missed(&self) -> bool {
+        self.missed
+    }
+
+    /// Whether another process than the one that a third node has just heard has spoken in this place, and not so
+    /// long ago that the third node's word must be the newer one.
+    pub(super) fn is_newer_than(&self, incarnation: u64, now: Time, timeout: Millis) -> bool {
+        let known = self.beat.incarnation;
+        let recent = now < self.beat_at.after(Millis(2 * timeout.0));
+        known != 0 && known != incarnation && recent
+    }
+
     /// Whether it may be there and have something to say that this node has not heard yet.
     pub(super) fn owes_beat(&self, now: Time, timeout: Millis) -> bool {
         self.missed && self.contact != Contact::Refused && now < self.since.after(timeout)
     }
 
-    /// This node has woken up: what the peer said before may be long out of date.
+    /// It is asked for a word: what it said before may be out of date.
     pub(super) fn expect_word(&mut self) {
         self.owes_word = true;
     }
@@ -216,12 +239,18 @@ impl Peer {
 
     /// See `Roles::fingerprint`.
     #[cfg(test)]
-    pub(super) fn fingerprint(&self, now: Time, longest: u64, into: &mut impl std::hash::Hasher) {
+    pub(super) fn fingerprint(
+        &self,
+        now: Time,
+        (timeout, longest): (u64, u64),
+        into: &mut impl std::hash::Hasher,
+    ) {
         use super::roles::age;
         use std::hash::Hash;
         let Peer {
             beat,
             heard,
+            beat_at,
             since,
             contact,
             connected,
@@ -239,6 +268,8 @@ impl Peer {
         (connected, (*quick_losses).min(QUICK_LOSSES + 1)).hash(into);
         (*cut_short).min(16).hash(into);
         age(now, *since, longest).hash(into);
+        let beat_at = (beat.incarnation != 0).then(|| age(now, *beat_at, 2 * timeout));
+        beat_at.hash(into);
         complete_since
             .map(|since| age(now, since, longest))
             .hash(into);

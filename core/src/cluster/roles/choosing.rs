@@ -5,7 +5,6 @@ use super::event::{Effect, Note, Now, Origin};
 use super::state::{Active, Candidate, State};
 use crate::cluster::members::Slot;
 use crate::cluster::message::{Copy, Handoff, Message, Stage, Stream};
-use crate::cluster::peer::Peer;
 use crate::engine::Time;
 use crate::mutation::Mutation;
 use crate::protocol::Millis;
@@ -71,6 +70,11 @@ impl Roles {
 
     /// Looks for an active node, and whether it has to be this one.
     pub(super) fn seek(&mut self, now: Now) {
+        // Whoever made the offer has waited for as long as it takes to fall silent, and goes on.
+        self.accepted = self.accepted.filter(|accepted| {
+            let from = self.peer(accepted.from);
+            from.is_some_and(|peer| self.lives(now, peer))
+        });
         if let Some(accepted) = self.accepted
             && accepted.written
             && accepted.last.is_some_and(|last| self.copy.sequence >= last)
@@ -148,7 +152,8 @@ impl Roles {
                 }
                 let known_better = self.peer(active).is_some_and(|peer| {
                     // It speaks for itself, or it is not the process that the teller has heard.
-                    self.lives(now, peer) || newer_process(peer, incarnation)
+                    let timeout = self.timing.failure_timeout;
+                    self.lives(now, peer) || peer.is_newer_than(incarnation, now.time, timeout)
                 });
                 (!known_better).then_some(active)
             })
@@ -320,8 +325,4 @@ impl Roles {
             },
         );
     }
-}
-
-fn newer_process(peer: &Peer, incarnation: u64) -> bool {
-    peer.beat.incarnation != 0 && peer.beat.incarnation != incarnation
 }

@@ -2,7 +2,7 @@
 //! from now, and those too long ago to matter are one.
 
 use super::Roles;
-use super::state::{Accepted, Active, Candidate, Doubt, Round, State};
+use super::state::{Accepted, Active, Candidate, Doubt, Meeting, Round, State};
 use crate::cluster::members::Slot;
 use crate::cluster::message::Timing;
 use crate::engine::Time;
@@ -70,7 +70,8 @@ impl Roles {
             .hash(into);
         for (slot, peer) in peers {
             slot.hash(into);
-            peer.fingerprint(now, longest(timing), into);
+            let times = (timing.failure_timeout.0, longest(timing));
+            peer.fingerprint(now, times, into);
         }
         for at in connect_at {
             at.map(ahead).hash(into);
@@ -118,7 +119,16 @@ impl Roles {
                 stop_until,
             }) => {
                 (term, raising, refused).hash(into);
-                (met.map(ahead), stop_until.map(ahead)).hash(into);
+                stop_until.map(ahead).hash(into);
+                if let Some(Meeting {
+                    other,
+                    round,
+                    until,
+                }) = met
+                {
+                    let round = self.next_round.wrapping_sub(*round);
+                    (other, round, ahead(*until)).hash(into);
+                }
                 raised.map(|at| age(now, at, timing.heartbeat.0)).hash(into);
                 if let Some(Doubt { round, until }) = doubt {
                     (self.next_round.wrapping_sub(*round), ahead(*until)).hash(into);

@@ -17,9 +17,23 @@ impl Roles {
             // It was not there when this node last tried, and is there now.
             self.connect_at[place] = Some(now.time);
         }
-        self.peers[place].1.hear(now.time);
+        let timeout = self.timing.failure_timeout;
+        let peer = &mut self.peers[place].1;
+        if !peer.lives(now.time, timeout) {
+            peer.complete_since = None;
+            self.accepted = self.accepted.filter(|accepted| accepted.from != from);
+        }
         match message {
-            Message::Beat(beat) => self.hear_beat(now, place, beat),
+            Message::Beat(_) => self.peers[place].1.hear(now.time),
+            Message::Handoff { .. } | Message::Fetch { .. } | Message::Fetched { .. } => {
+                self.peers[place].1.speak(now.time, timeout);
+            }
+        }
+        match message {
+            Message::Beat(beat) => {
+                self.hear_beat(now, place, beat);
+                self.ask_again_for_word(from, place);
+            }
             Message::Handoff { round, step } => self.hear_handoff(now, from, round, step),
             Message::Fetch { round, copy } => {
                 let can_supply =
@@ -38,7 +52,7 @@ impl Roles {
                 State::Candidate(candidate) if candidate.round == round => {
                     candidate.awaits &= !from.bit();
                 }
-                State::Active(active) if active.doubt.is_some_and(|doubt| doubt.round == round) => {
+                State::Active(active) if active.asks(from) == Some(round) => {
                     self.peers[place].1.keep_word();
                 }
                 State::Looking { .. }
@@ -109,6 +123,10 @@ impl Roles {
                 }) = self.state
                     && (handoff.to, handoff.number, handoff.step) == (from, round, Step::Frozen)
                 {
+                    if let Some(place) = self.place(from) {
+                        // This is a word about itself.
+                        self.peers[place].1.hear(now.time);
+                    }
                     self.handed_over(now, from);
                 }
             }
@@ -261,7 +279,8 @@ impl Roles {
             if peer.is_refused() {
                 self.connect_at[place] = Some(now.time);
             }
-            peer.forgive(now.time);
+            let lived = peer.lives(self.looked, self.timing.failure_timeout);
+            peer.forgive(now.time, lived);
         }
         match &mut self.state {
             State::Looking { begun } => *begun = now.time,
@@ -272,12 +291,25 @@ impl Roles {
                     round,
                     until: now.time.after(self.timing.failure_timeout),
                 });
+                // Whoever it had met is asked anew.
+                active.met = None;
                 for place in 0..self.peers.len() {
                     self.peers[place].1.expect_word();
                     self.ask_for_word(now, self.peers[place].0, round);
                 }
             }
             State::Active(_) | State::Following { .. } | State::Leaving { .. } | State::Gone => {}
+        }
+    }
+
+    /// Who was asked before it had a connection to answer over has one when it speaks.
+    fn ask_again_for_word(&mut self, peer: Slot, place: usize) {
+        if let State::Active(active) = self.state
+            && let Some(round) = active.asks(peer)
+            && self.peers[place].1.owes_word()
+        {
+            let copy = self.copy;
+            self.send(peer, Message::Fetch { round, copy });
         }
     }
 

@@ -33,7 +33,7 @@ use super::peer::Peer;
 use crate::engine::Time;
 use crate::mutation::Mutation;
 use preempt::Preempt;
-use state::{Accepted, Active, State};
+use state::{Accepted, State};
 use std::collections::VecDeque;
 
 /// The last term there can be: a token is below 2⁶³.
@@ -184,11 +184,10 @@ impl Roles {
                 if let Some(place) = self.place(peer) {
                     self.peers[place].1.connect(now.time);
                     self.connect_at[place] = None;
-                    if let State::Active(Active {
-                        doubt: Some(doubt), ..
-                    }) = self.state
+                    if let State::Active(active) = self.state
+                        && let Some(round) = active.asks(peer)
                     {
-                        self.ask_for_word(now, peer, doubt.round);
+                        self.ask_for_word(now, peer, round);
                     } else {
                         let beat = Message::Beat(self.beat(now));
                         self.send(peer, beat);

@@ -2,7 +2,7 @@
 
 use super::Roles;
 use super::event::{Effect, Note, Now, Stance};
-use super::state::{Active, Round, State, Step};
+use super::state::{Active, Meeting, Round, State, Step};
 use crate::cluster::members::Slot;
 use crate::cluster::message::{Copy, Handoff, Stage};
 use crate::cluster::peer::Peer;
@@ -21,15 +21,14 @@ impl Roles {
             return;
         }
         if let Some(other) = self.other_active(now, &active) {
-            let until = *active
-                .met
-                .get_or_insert(now.time.after(self.timing.failure_timeout));
-            if self.is_linked(other) || now.time >= until {
-                let unconfirmed_only = active.doubt.is_some();
-                self.give_up(now, other, unconfirmed_only);
-            } else {
-                // What it has to give would be lost, so it stands still until it can.
-                self.state = State::Active(active);
+            let met = self.meet(now, &active, other);
+            active.met = Some(met);
+            self.state = State::Active(active);
+            let peer = self.peer(other);
+            let answered = self.is_linked(other) && peer.is_some_and(|peer| !peer.owes_word());
+            let overdue = now.time >= met.until && peer.is_some_and(|peer| !peer.is_missed());
+            if answered || overdue {
+                self.give_up(now, other, active.doubt.is_some());
             }
             return;
         }
@@ -72,6 +71,30 @@ impl Roles {
             })
             .map(|(slot, _)| slot)
             .min()
+    }
+
+    /// The meeting with this one, which is asked for a word if that has not been done.
+    fn meet(&mut self, now: Now, active: &Active, other: Slot) -> Meeting {
+        let latest = active.met.map(|met| met.until);
+        if let Some(met) = active.met.filter(|met| met.other == other) {
+            return met;
+        }
+        let round = match active.doubt {
+            Some(doubt) => doubt.round,
+            None => {
+                let round = self.new_round();
+                if let Some(place) = self.place(other) {
+                    self.peers[place].1.expect_word();
+                }
+                self.ask_for_word(now, other, round);
+                round
+            }
+        };
+        Meeting {
+            other,
+            round,
+            until: latest.unwrap_or(now.time.after(self.timing.failure_timeout)),
+        }
     }
 
     pub(super) fn give_up(&mut self, now: Now, to: Slot, unconfirmed_only: bool) {
@@ -219,7 +242,7 @@ impl Roles {
             .map(|handoff| handoff.until)
             .into_iter()
             .chain(active.doubt.map(|doubt| doubt.until))
-            .chain(active.met)
+            .chain(active.met.map(|met| met.until))
             .chain(active.stop_until)
             .chain(preempts)
             .chain(active.raised.map(|at| at.after(self.timing.heartbeat)))

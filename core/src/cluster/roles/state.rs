@@ -48,9 +48,8 @@ pub(super) struct Active {
     pub(super) handoff: Option<Round>,
     /// After a sleep.
     pub(super) doubt: Option<Doubt>,
-    /// It has met an active node to which it has to give up its place, and has no connection to it yet:
-    /// until when it waits for one.
-    pub(super) met: Option<Time>,
+    /// It has met an active node to which it has to give up its place.
+    pub(super) met: Option<Meeting>,
     /// A successor that was asked in vain, bits.
     pub(super) refused: u16,
     /// Once it was told to stop: until when it looks for a successor.
@@ -63,6 +62,13 @@ impl Active {
         self.raised.is_none_or(|at| now >= at.after(pause))
     }
 
+    /// The try in which it asks this peer for a word, if it does.
+    pub(super) fn asks(&self, peer: Slot) -> Option<u64> {
+        let met = self.met.filter(|met| met.other == peer);
+        let met = met.map(|met| met.round);
+        self.doubt.map(|doubt| doubt.round).or(met)
+    }
+
     pub(super) fn is_handing_over(&self) -> bool {
         self.handoff
             .is_some_and(|handoff| handoff.step != Step::Offered)
@@ -72,6 +78,16 @@ impl Active {
 /// An active node that has woken up does nothing until its peers have answered or the time has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Doubt {
+    pub(super) round: u64,
+    pub(super) until: Time,
+}
+
+/// Two active nodes have met, and this one is to give up its place. What the other one said may be over by the time
+/// it is read here, and then all that it is given would be lost; so this one stands still until that has answered over
+/// the connection that takes what it is given, or the time has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Meeting {
+    pub(super) other: Slot,
     pub(super) round: u64,
     pub(super) until: Time,
 }
