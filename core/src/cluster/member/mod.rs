@@ -1,5 +1,5 @@
-//! A node as a member of its cluster: roles, the copying of state both ways, and what two nodes that
-//! were active at once give each other.
+//! A node as a member of its cluster: what happens is passed to the roles, and what they ask for is done with the engine,
+//! the copy and the frames for the peers.
 //!
 //! ```text
 //! events, frames ──▶ Member ──▶ the engine is copied, resumed, merged, left
@@ -11,17 +11,22 @@
 //! Requests do not pass through here. Whoever handles them asks [`Member::stance`] first and calls
 //! [`Member::replicate`] after each batch.
 
-use super::copier::{Copier, Taken};
+mod copying;
+mod giving;
+
+use super::copier::Copier;
 use super::feeds::Feeds;
-use super::frame::{Frame, FrameError, change_bytes};
+use super::frame::{Frame, FrameError};
 use super::members::{Members, Slot};
 use super::message::{Beat, Copy, Message, Stage, Stream, Timing};
 use super::outgoing::Outgoing;
 use super::releases::Releases;
 use super::roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};
-use crate::engine::{Change, ClaimId, Engine, ForeignGrant, News, Recording, Time};
+use crate::engine::{Engine, Recording, Time};
 use crate::mutation::Mutation;
 use crate::protocol::{Millis, Token};
+use copying::ASK_AGAIN;
+use giving::Unconfirmed;
 use std::collections::VecDeque;
 
 /// What a member needs to know besides its list.
@@ -111,23 +116,6 @@ pub struct PeerState {
     /// On the active node: whether this standby has the whole state.
     pub complete: bool,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct Unconfirmed {
-    number: u64,
-    claim: ClaimId,
-    token: Token,
-}
-
-/// The grants that no standby has confirmed are remembered up to this number.
-const MOST_UNCONFIRMED: usize = 100_000;
-
-/// Asked for and not begun after this time, the whole state is asked for again.
-const ASK_AGAIN: Millis = Millis(1000);
-
-/// Where nobody waits for it, what was applied is confirmed no more often than this: each time costs the active node
-/// a read.
-const CONFIRM_PAUSE: Millis = Millis(5);
 
 impl Member {
     /// A node that has just started.
@@ -350,32 +338,8 @@ impl Member {
                 self.taken(now, from, taken);
                 self.copied(now, engine);
             }
-            Frame::Applied { stream, sequence } => {
-                self.feeds.applied(from, stream, sequence);
-                if let Some(confirmed) = self.feeds.confirmed_by_all() {
-                    self.releases.confirm(confirmed);
-                }
-                if self.feeds.complete() == self.members.others().count() {
-                    self.copied_up_to = None;
-                    self.releases.all_know();
-                }
-                if let Some(confirmed) = self.feeds.confirmed_by(1) {
-                    let is_confirmed = |grant: &Unconfirmed| grant.number <= confirmed;
-                    while self.unconfirmed.front().is_some_and(is_confirmed) {
-                        self.unconfirmed.pop_front();
-                    }
-                }
-            }
-            Frame::Given { grants } if self.serves() => {
-                let released = self.releases.not_known_elsewhere(now.time);
-                for foreign in grants.iter().filter_map(foreign) {
-                    engine.merge(now.time, &foreign);
-                    if released.contains(&foreign.token) {
-                        self.given_back.push(foreign.token);
-                    }
-                }
-                self.saw_tokens(now, engine);
-            }
+            Frame::Applied { stream, sequence } => self.applied(from, stream, sequence),
+            Frame::Given { grants } if self.serves() => self.given(now, engine, &grants),
             Frame::Ended { tokens } if self.serves() => self.given_back.extend(tokens),
             // What came for another role than this node has by now.
             Frame::Begin { .. }
@@ -402,15 +366,6 @@ impl Member {
             }
         } else {
             self.confirm(now);
-        }
-    }
-
-    /// A client has released a token that does not hold its key. If this node has never known it, the
-    /// grant may still come from another one.
-    pub fn stale_release(&mut self, now: Time, token: Token) {
-        let own = self.feeds.stream();
-        if term_of(token) < own.term || slot_of(token) != self.members.own() {
-            self.releases.remember(now, token);
         }
     }
 
@@ -484,15 +439,6 @@ impl Member {
         }
     }
 
-    /// This standby is told of nothing any more. It may become active with what it has.
-    fn lose_standby(&mut self, peer: Slot, engine: &Engine) {
-        if self.feeds.tells(peer) {
-            self.copied_up_to = engine.highest_token();
-            self.releases.lose();
-        }
-        self.feeds.lose(peer);
-    }
-
     fn send(&mut self, now: Now, to: Slot, message: Message) {
         let routine = matches!(message, Message::Beat(_));
         if !routine || !self.outgoing.is_stuck(to) {
@@ -535,176 +481,6 @@ impl Member {
         }
     }
 
-    /// Gives the node that stays active what it does not have, and forgets the rest.
-    fn give(&mut self, now: Now, engine: &mut Engine, to: Slot, unconfirmed_only: bool) {
-        self.note_changes(now, engine);
-        let grants: Vec<Change> = if self.settings.mutation.is(Mutation::GiveNothing) {
-            Vec::new()
-        } else if unconfirmed_only {
-            let granted = |grant: &Unconfirmed| engine.grant_by(grant.claim, grant.token);
-            self.unconfirmed.iter().filter_map(granted).collect()
-        } else {
-            engine.grants().collect()
-        };
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        for grant in grants {
-            bytes += change_bytes(&grant);
-            batch.push(grant);
-            if bytes > super::frame::BATCH_BYTES / 2 {
-                bytes = 0;
-                let grants = std::mem::take(&mut batch);
-                self.outgoing.frame(now.time, to, &Frame::Given { grants });
-            }
-        }
-        if !batch.is_empty() {
-            let frame = Frame::Given { grants: batch };
-            self.outgoing.frame(now.time, to, &frame);
-        }
-        if !unconfirmed_only {
-            let ended = self.releases.not_known_elsewhere(now.time);
-            let ended: Vec<Token> = ended.into_iter().collect();
-            for tokens in ended.chunks(50_000) {
-                let tokens = tokens.to_vec();
-                self.outgoing.frame(now.time, to, &Frame::Ended { tokens });
-            }
-        }
-        self.retire(now, engine);
-    }
-
-    /// This node is the active one no longer.
-    fn retire(&mut self, now: Now, engine: &mut Engine) {
-        self.feeds.end(engine);
-        self.unconfirmed.clear();
-        for token in self.given_back.drain(..) {
-            self.releases.remember(now.time, token);
-        }
-        engine.resign();
-    }
-
-    fn supply(&mut self, now: Now, to: Slot, round: u64, copy: &Copy) {
-        for body in self.copier.frames_after(copy.sequence) {
-            self.outgoing.body(to, body);
-        }
-        self.send(now, to, Message::Fetched { round });
-    }
-
-    /// Asks the active node for the whole state.
-    fn ask(&mut self, now: Now, active: Slot) {
-        self.copier.asked(now.time);
-        self.outgoing.frame(now.time, active, &Frame::Join);
-    }
-
-    fn ask_again(&mut self, now: Now) {
-        if let (Some(active), Some(asked)) = (self.copier.active(), self.copier.asking_since())
-            && now.time >= asked.after(ASK_AGAIN)
-        {
-            self.ask(now, active);
-        }
-    }
-
-    /// Tells the active node what was applied.
-    fn confirm(&mut self, now: Now) {
-        let pause = match self.settings.tell_everything {
-            true => Millis(0),
-            false => CONFIRM_PAUSE,
-        };
-        if let Some((to, frame)) = self.copier.confirmation(now.time, pause) {
-            self.outgoing.frame(now.time, to, &frame);
-        }
-    }
-
-    fn taken(&mut self, now: Now, from: Slot, taken: Taken) {
-        match taken {
-            Taken::Gap if self.settings.mutation.is(Mutation::IgnoreGaps) => {}
-            Taken::Fine => {}
-            Taken::Gap => {
-                self.copier.broken();
-                self.roles.handle(now, Event::Copied(self.copier.copy()));
-                if self.copier.active() == Some(from) {
-                    self.ask(now, from);
-                }
-            }
-        }
-    }
-
-    fn copied(&mut self, now: Now, engine: &Engine) {
-        self.saw_tokens(now, engine);
-        self.roles.handle(now, Event::Copied(self.copier.copy()));
-    }
-
-    /// The next own term is above that of every token that came from elsewhere.
-    fn saw_tokens(&mut self, now: Now, engine: &Engine) {
-        if let Some(token) = engine.highest_token() {
-            let term = term_of(token);
-            let used_by_both =
-                self.roles.serving_term() == Some(term) && slot_of(token) != self.members.own();
-            let term = term + u32::from(used_by_both);
-            self.roles.handle(now, Event::TermSeen { term });
-        }
-    }
-
-    /// Ends what was given back at another node that was active. The next in the queue gets a token at
-    /// once, so this waits until there is a term above all that the other node has used.
-    fn end_given_back(&mut self, now: Now, engine: &mut Engine) {
-        if self.given_back.is_empty() || self.roles.stance() != Stance::Serve {
-            return;
-        }
-        let ended = self.given_back.drain(..).collect();
-        for unknown in engine.end_tokens(now.time, &ended) {
-            self.releases.remember(now.time, unknown);
-        }
-    }
-
-    /// Hands the changes to the feeds and remembers of them what another active node would have to
-    /// be told.
-    fn note_changes(&mut self, now: Now, engine: &mut Engine) {
-        let own = self.feeds.stream();
-        let alone = self.feeds.is_empty();
-        let (releases, unconfirmed) = (&mut self.releases, &mut self.unconfirmed);
-        let copied_up_to = self.copied_up_to;
-        let mut granted = |number, claim, token| {
-            unconfirmed.push_back(Unconfirmed {
-                number,
-                claim,
-                token,
-            });
-        };
-        let note = |number, news: &News<'_>| match news {
-            News::Granted(held) => granted(number, held.claim, held.token),
-            News::Change(Change::Granted { claim, token, .. }) => granted(number, *claim, *token),
-            News::Change(Change::Released { token, .. }) => {
-                let from_before = term_of(*token) < own.term;
-                if from_before || Some(*token) <= copied_up_to {
-                    releases.note(*token);
-                } else if !alone {
-                    releases.tell(number, *token);
-                }
-            }
-            News::Change(
-                Change::Expired { .. }
-                | Change::Kept { .. }
-                | Change::Enqueued { .. }
-                | Change::Left { .. }
-                | Change::Resent { .. }
-                | Change::AttemptRemembered { .. }
-                | Change::TermOpened { .. },
-            ) => {}
-        };
-        self.feeds.tell(now.time, engine, &mut self.outgoing, note);
-        if self.unconfirmed.len() > MOST_UNCONFIRMED {
-            forget_ended(&mut self.unconfirmed, engine);
-        }
-        let copy = Copy {
-            stream: own,
-            sequence: self.feeds.sequence(),
-            oldest: 0,
-            complete: true,
-        };
-        self.roles.handle(now, Event::Copied(copy));
-        self.carry_out_quietly(now, engine);
-    }
-
     /// The own position has moved; nothing can come of that but a beat.
     fn carry_out_quietly(&mut self, now: Now, engine: &mut Engine) {
         if self.serves() {
@@ -713,47 +489,10 @@ impl Member {
     }
 }
 
-/// Makes room among the grants that no standby has confirmed: first those go that have ended, and if
-/// that is not enough, the oldest.
-fn forget_ended(unconfirmed: &mut VecDeque<Unconfirmed>, engine: &Engine) {
-    unconfirmed.retain(|grant| engine.still_holds(grant.claim, grant.token));
-    let surplus = unconfirmed.len().saturating_sub(MOST_UNCONFIRMED / 2);
-    unconfirmed.drain(..surplus);
-}
-
 fn term_of(token: Token) -> u32 {
     (token.get() >> 32) as u32
 }
 
 fn slot_of(token: Token) -> Slot {
     Slot((token.get() >> 28) as u8 & 15)
-}
-
-fn foreign(change: &Change) -> Option<ForeignGrant> {
-    match change {
-        Change::Granted {
-            key,
-            token,
-            owner,
-            tag,
-            lease,
-            ends,
-            ..
-        } => Some(ForeignGrant {
-            key: key.clone(),
-            token: *token,
-            owner: owner.clone(),
-            tag: *tag,
-            lease: *lease,
-            ends: *ends,
-        }),
-        Change::Released { .. }
-        | Change::Expired { .. }
-        | Change::Kept { .. }
-        | Change::Enqueued { .. }
-        | Change::Left { .. }
-        | Change::Resent { .. }
-        | Change::AttemptRemembered { .. }
-        | Change::TermOpened { .. } => None,
-    }
 }
