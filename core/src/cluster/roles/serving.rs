@@ -20,14 +20,16 @@ impl Roles {
             self.handed_over(now, handoff.to);
             return;
         }
-        if let Some(other) = self.other_active(now, &active) {
+        let other = self.other_active(now, &active);
+        if let Some(other) = other.or_else(|| self.came_after(&active)) {
             let met = self.meet(now, &active, other);
             active.met = Some(met);
             self.state = State::Active(active);
             let peer = self.peer(other);
             let answered = self.is_linked(other) && peer.is_some_and(|peer| !peer.owes_word());
+            let silent = peer.is_some_and(|peer| !self.lives(now, peer));
             let overdue = now.time >= met.until && peer.is_some_and(|peer| !peer.is_missed());
-            if answered || overdue {
+            if answered || overdue || silent {
                 self.give_up(now, other, active.doubt.is_some());
             }
             return;
@@ -71,6 +73,13 @@ impl Roles {
             })
             .map(|(slot, _)| slot)
             .min()
+    }
+
+    /// Who became active while this node slept. What is here is older than what that one had, even if it has fallen silent
+    /// before it has answered.
+    fn came_after(&self, active: &Active) -> Option<Slot> {
+        let other = active.doubt.and(active.met)?.other;
+        self.peer(other)?.serves().then_some(other)
     }
 
     /// The meeting with this one, which is asked for a word if that has not been done.

@@ -172,6 +172,23 @@ fn of_two_active_nodes_that_hear_of_each_other_by_old_words_one_keeps_its_state(
     assert_eq!(world.serving().len(), 1);
 }
 
+/// A third node has what the second one did while the first one slept; so that may not go on with what it had before.
+#[test]
+fn what_came_after_a_sleep_counts_even_if_who_did_it_stands_still_by_now() {
+    let mut world = cluster(3);
+    world.sleep(0);
+    world.run(2 * SECOND);
+    assert_eq!(world.serving(), [0, 1], "the one that sleeps cannot know");
+    world.sleep(1);
+    world.wake(0);
+    let begun = world.now;
+    while !world.serving().contains(&2) {
+        world.run(MS);
+        assert!(!world.serving().contains(&0), "{}", world.notes.join("\n"));
+        assert!(world.now < begun + 3 * SECOND);
+    }
+}
+
 /// The word that the successor may begin lies in the network until the active node has gone on without it.
 #[test]
 fn an_offer_ends_with_the_silence_of_who_made_it() {
