@@ -76,122 +76,6 @@ fn silence_counts_as_death_after_the_failure_timeout() {
 }
 
 #[test]
-fn a_node_that_slept_yields_to_the_one_that_took_over_before_it_serves_anything() {
-    let mut world = cluster(3);
-    world.sleep(0);
-    world.run(2 * SECOND);
-    // What it did before it slept says nothing now: its clients find it frozen.
-    world.wake(0);
-    assert!(world.nodes[0].as_ref().is_some_and(|node| !node.serves));
-    for _ in 0..100 {
-        world.run(MS);
-        let both = world.nodes[0].as_ref().is_some_and(|node| node.serves)
-            && world.nodes[1].as_ref().is_some_and(|node| node.serves);
-        assert!(!both, "the one that slept serves beside its successor");
-    }
-    world.settled("a sleep");
-}
-
-#[test]
-fn what_lay_unread_while_a_node_slept_does_not_make_it_serve() {
-    let mut world = cluster(3);
-    world.sleep(0);
-    world.run(2 * SECOND);
-    assert_eq!(world.serving(), [0, 1], "the one that sleeps cannot know");
-    let node = world.nodes[0].as_mut().expect("it sleeps");
-    node.asleep = false;
-    let unread = std::mem::take(&mut node.backlog);
-    world.give(0, Event::Woke);
-    // The first of it is from before the takeover.
-    for (from, packet) in unread {
-        world.arrive(0, from, packet);
-        let serves = world.nodes[0].as_ref().is_some_and(|node| node.serves);
-        assert!(!serves, "after {packet:?} from {from}");
-    }
-    assert!(world.nodes[1].as_ref().is_some_and(|node| node.serves));
-    world.run(5 * MS);
-    let stance = world.nodes[0].as_ref().map(|node| node.roles.stance());
-    assert_eq!(stance, Some(Stance::Redirect(Slot(1))));
-    assert_eq!(
-        world.serving(),
-        [1],
-        "nor does the one that took over give way to it"
-    );
-}
-
-#[test]
-fn no_higher_term_is_opened_while_a_handoff_is_under_way() {
-    let mut world = cluster(3);
-    world.give(0, Event::Stop);
-    world.give(0, Event::TermSeen { term: 1000 });
-    let node = world.nodes[0].as_mut().expect("it runs");
-    let late = std::mem::take(&mut node.written);
-    assert_eq!(late, [1001]);
-    while world.nodes[0].as_ref().map(|node| node.roles.stage()) != Some(Stage::HandingOver) {
-        world.run(MS / 10);
-    }
-    let before = world.led.len();
-    world.give(0, Event::TermWritten { term: 1001 });
-    assert_eq!(world.led.len(), before, "{:?}", world.led);
-}
-
-#[test]
-fn a_handoff_that_a_successor_slept_through_is_off() {
-    let mut world = cluster(3);
-    world.give(0, Event::Stop);
-    let ready = |world: &World| {
-        let node = world.nodes[0].as_ref().expect("it hands over");
-        node.roles.stage() == Stage::HandingOver
-    };
-    while !ready(&world) {
-        world.run(MS / 10);
-    }
-    world.sleep(1);
-    world.run(1500 * MS);
-    assert_eq!(world.serving(), [2], "the next one was asked");
-    let node = world.nodes[1].as_mut().expect("it sleeps");
-    node.asleep = false;
-    let unread = std::mem::take(&mut node.backlog);
-    world.give(1, Event::Woke);
-    for (from, packet) in unread {
-        world.arrive(1, from, packet);
-        assert_eq!(world.serving(), [2], "after {packet:?}");
-    }
-}
-
-#[test]
-fn refusals_from_before_a_sleep_do_not_count() {
-    let mut world = World::new(2, 1);
-    world.start(0);
-    // Refused, and about to write its term.
-    world.packets.clear();
-    world.give(0, Event::Refused { peer: Slot(1) });
-    world.sleep(0);
-    world.start(1);
-    world.run(4 * SECOND);
-    assert_eq!(world.serving(), [1]);
-    let node = world.nodes[0].as_mut().expect("it sleeps");
-    node.asleep = false;
-    node.backlog.clear();
-    world.give(0, Event::Woke);
-    for _ in 0..100 {
-        assert_eq!(world.serving(), [1]);
-        world.run(5 * MS);
-    }
-}
-
-#[test]
-fn a_standby_that_slept_takes_over_only_after_a_full_failure_timeout() {
-    let mut world = cluster(2);
-    world.sleep(1);
-    world.run(2 * SECOND);
-    world.crash(0);
-    world.wake(1);
-    let took = world.until_serves(1, 3 * SECOND);
-    assert!((1000 * MS..1100 * MS).contains(&took), "{took}");
-}
-
-#[test]
 fn two_active_nodes_that_only_a_third_one_hears_do_not_race_for_the_higher_term() {
     let mut world = cluster(3);
     world.cuts.extend([(0, 1), (0, 2)]);
@@ -203,69 +87,12 @@ fn two_active_nodes_that_only_a_third_one_hears_do_not_race_for_the_higher_term(
 }
 
 #[test]
-fn a_node_that_slept_waits_for_peers_that_were_dead_before() {
-    let mut world = cluster(2);
-    world.crash(1);
-    world.run(SECOND);
-    world.sleep(0);
-    world.start(1);
-    world.run(4 * SECOND);
-    assert!(world.nodes[1].as_ref().is_some_and(|node| node.serves));
-    let node = world.nodes[0].as_mut().expect("it sleeps");
-    node.asleep = false;
-    node.backlog.clear();
-    world.give(0, Event::Woke);
-    for _ in 0..100 {
-        let serves = world.nodes[0].as_ref().is_some_and(|node| node.serves);
-        assert!(!serves, "beside the one that started meanwhile");
-        world.run(5 * MS);
-    }
-    assert_eq!(world.serving(), [1]);
-}
-
-#[test]
-fn a_node_that_slept_alone_goes_on_once_its_peers_have_spoken() {
-    let mut world = cluster(3);
-    world.sleep(0);
-    world.run(600 * MS);
-    world.wake(0);
-    assert!(world.until_serves(0, SECOND) < 300 * MS);
-    assert_eq!(world.led.len(), 1, "nobody took over: {:?}", world.led);
-}
-
-#[test]
 fn an_active_node_that_comes_back_without_its_state_gives_way_to_the_best_standby() {
     let mut world = cluster(3);
     world.crash(0);
     world.packets.clear();
     world.start(0);
     assert!(world.until_serves(1, SECOND) < 50 * MS);
-}
-
-#[test]
-fn a_better_node_gets_its_place_back_by_handoff_after_the_delay() {
-    let mut world = cluster(3);
-    world.crash(0);
-    world.until_serves(1, SECOND);
-    world.run(SECOND);
-    world.start(0);
-    let took = world.until_serves(0, 10 * SECOND);
-    // It had become active and died within ten minutes, so it waits twice as long.
-    assert!((4000 * MS..4400 * MS).contains(&took), "{took}");
-    assert_eq!(world.led.last().map(|l| l.3), Some(Origin::Handoff));
-}
-
-#[test]
-fn an_orderly_stop_hands_over_at_once() {
-    let mut world = cluster(3);
-    world.give(0, Event::Stop);
-    assert!(world.until_serves(1, SECOND) < 20 * MS);
-    assert_eq!(world.led.last().map(|l| l.3), Some(Origin::Handoff));
-    world.run(5 * MS);
-    let leaving = world.nodes[0].as_ref().expect("it drains").roles.stance();
-    assert_eq!(leaving, Stance::Leave(Some(Slot(1))));
-    world.run(3 * SECOND);
-    assert!(world.nodes[0].is_none(), "it has gone");
 }
 
 #[test]
@@ -299,61 +126,6 @@ fn a_deadline_lies_ahead_once_the_rules_were_looked_at() {
             assert!(node.roles.next_deadline() > Some(now), "node {index}");
         }
     }
-}
-
-#[test]
-fn a_node_that_hands_over_does_not_raise_its_term_above_that_of_its_successor() {
-    let mut world = cluster(3);
-    world.give(0, Event::Stop);
-    world.until_serves(1, SECOND);
-    // What the third node says of the new term comes before the successor's own word.
-    world.run(100 * MS);
-    assert_eq!(world.led.len(), 2, "{:?}", world.led);
-}
-
-#[test]
-fn a_stop_tries_the_next_one_when_the_first_does_not_answer() {
-    let mut world = cluster(3);
-    world.sleep(1);
-    world.give(0, Event::Stop);
-    let took = world.until_serves(2, 3 * SECOND);
-    assert!(took < 1300 * MS, "{took}");
-}
-
-#[test]
-fn a_successor_that_serves_has_taken_over_even_if_its_word_got_lost() {
-    let mut world = cluster(3);
-    world.give(0, Event::Stop);
-    let taken = |packet: &Packet| {
-        matches!(
-            packet,
-            Packet::Roles(Message::Handoff {
-                step: Handoff::Taken,
-                ..
-            })
-        )
-    };
-    let mut lost = false;
-    for _ in 0..100 {
-        world.run(MS / 5);
-        let before = world.packets.len();
-        world.packets.retain(|_, (.., packet)| !taken(packet));
-        lost |= world.packets.len() < before;
-    }
-    assert!(lost, "the word was on its way");
-    let leaving = world.nodes[0].as_ref().expect("it drains").roles.stance();
-    assert_eq!(leaving, Stance::Leave(Some(Slot(1))));
-    assert_eq!(world.serving(), [1]);
-}
-
-#[test]
-fn a_node_without_peers_alive_leaves_alone() {
-    let mut world = cluster(2);
-    world.crash(1);
-    world.run(500 * MS);
-    world.give(0, Event::Stop);
-    let stance = world.nodes[0].as_ref().expect("it drains").roles.stance();
-    assert_eq!(stance, Stance::Leave(None));
 }
 
 #[test]
@@ -465,23 +237,6 @@ fn links_that_end_as_soon_as_they_are_made_are_made_again_with_pauses() {
     };
     let at_once: Vec<bool> = (0..6).map(|_| dials(&mut world)).collect();
     assert_eq!(at_once, [true, true, true, true, false, false]);
-}
-
-#[test]
-fn preempt_can_be_switched_off() {
-    let mut world = World::new(2, 1);
-    world.start(1);
-    world.until_serves(1, SECOND);
-    if let Some(node) = &mut world.nodes[1] {
-        let timing = Timing {
-            preempt: false,
-            ..Timing::default()
-        };
-        node.roles.set_timing(timing);
-    }
-    world.start(0);
-    world.run(20 * SECOND);
-    assert_eq!(world.serving(), [1]);
 }
 
 #[test]
