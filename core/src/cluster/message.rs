@@ -105,8 +105,8 @@ pub enum Message {
         /// The step.
         step: Handoff,
     },
-    /// A candidate asks for what it lacks of its stream; an active node that has woken up asks for a
-    /// word that is newer than what it has not read.
+    /// A candidate asks for what it lacks of its stream; an active node that has woken up, or has met another one, asks for
+    /// a word that is newer than what it has not read.
     Fetch {
         /// Which try of the one that asks.
         round: u64,

@@ -20,6 +20,7 @@ impl Roles {
         let timeout = self.timing.failure_timeout;
         let peer = &mut self.peers[place].1;
         if !peer.lives(now.time, timeout) {
+            // What it was before it fell silent has ended with that.
             peer.complete_since = None;
             self.accepted = self.accepted.filter(|accepted| accepted.from != from);
         }
