@@ -3,7 +3,8 @@
 # systemd unit with its user, and the sample settings.
 #
 #   packaging/install.sh                            builds a release and installs to /usr/local
-#   packaging/install.sh /usr                       installs somewhere else
+#   packaging/install.sh /usr                       installs somewhere else (an absolute path; --prefix=/usr is the same)
+#   packaging/install.sh $HOME/.local               for yourself alone: without the unit, its user and /etc/fairlock
 #   DESTDIR=/tmp/package packaging/install.sh /usr  for packagers
 #   BINARY=target/debug/fairlock packaging/install.sh  takes what is built already
 #
@@ -11,16 +12,26 @@
 # The C library has a script of its own: bindings/c/install.sh.
 set -eu
 
-case ${1:-} in
--*)
+help() {
     sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+}
+
+prefix=${1-${PREFIX:-/usr/local}}
+prefix=${prefix#--prefix=}
+case $#$prefix in
+1-h | 1--help)
+    help
     exit 0
+    ;;
+[01]/*) ;;
+*)
+    help >&2
+    exit 64
     ;;
 esac
 
 here=$(cd "$(dirname "$0")" && pwd)
 project=$(cd "$here/.." && pwd)
-prefix=${1:-${PREFIX:-/usr/local}}
 destdir=${DESTDIR:-}
 binary=${BINARY:-}
 
@@ -28,6 +39,14 @@ if [ -z "$binary" ]; then
     (cd "$project" && cargo build --release --locked --package fairlock-server)
     binary=${CARGO_TARGET_DIR:-$project/target}/release/fairlock
 fi
+
+# What belongs to the system is for those who may change it. A package is for them in any case.
+system=yes
+case $prefix/ in
+"${HOME:-/nowhere}"/*) system= ;;
+esac
+[ "$(id -u)" = 0 ] || system=
+[ -z "$destdir" ] || system=yes
 
 # What is installed says what it is by itself.
 target=$destdir$prefix
@@ -45,22 +64,27 @@ completions bash bash-completion/completions fairlock
 completions zsh zsh/site-functions _fairlock
 completions fish fish/vendor_completions.d fairlock.fish
 
-install -d "$target/lib/systemd/system" "$target/lib/sysusers.d"
-sed "s|/usr/local/bin/fairlock|$prefix/bin/fairlock|" "$here/systemd/fairlock.service" \
-    >"$target/lib/systemd/system/fairlock.service"
-chmod 644 "$target/lib/systemd/system/fairlock.service"
-install -m 644 "$here/systemd/sysusers.conf" "$target/lib/sysusers.d/fairlock.conf"
-
 install -d "$target/share/doc/fairlock"
 for file in README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT fairlock.sample.toml docs/operations.md \
     packaging/systemd/secret.conf; do
     install -m 644 "$project/$file" "$target/share/doc/fairlock/"
 done
 
+"$target/bin/fairlock" --version
+if [ -z "$system" ]; then
+    echo "installed to $target, without the systemd unit, its user and /etc/fairlock, which are for root and a prefix outside of a home"
+    echo "all settings are explained in $target/share/doc/fairlock/fairlock.sample.toml"
+    exit 0
+fi
+
+install -d "$target/lib/systemd/system" "$target/lib/sysusers.d"
+sed "s|/usr/local/bin/fairlock|$prefix/bin/fairlock|" "$here/systemd/fairlock.service" \
+    >"$target/lib/systemd/system/fairlock.service"
+chmod 644 "$target/lib/systemd/system/fairlock.service"
+install -m 644 "$here/systemd/sysusers.conf" "$target/lib/sysusers.d/fairlock.conf"
 settings=$destdir/etc/fairlock/fairlock.toml
 [ -e "$settings" ] || install -D -m 644 "$project/fairlock.sample.toml" "$settings"
 
-"$target/bin/fairlock" --version
 echo "installed to $target; the settings are in $settings"
 case $prefix in
 /usr | /usr/local) ;;

@@ -1,5 +1,6 @@
 """The install script into a folder, and what it lays there: manual pages and completions in their real shells."""
 
+import os
 import re
 
 import pytest
@@ -123,3 +124,27 @@ def test_who_installs_where_systemd_does_not_look_is_told_how_it_finds_the_unit(
         PACKAGING / "install.sh", "/opt/fairlock", env=env
     )
     assert "systemctl link" not in succeed(PACKAGING / "install.sh", "/usr/local", env=env)
+
+
+def test_who_installs_for_himself_gets_nothing_of_the_system_and_is_told_so(tmp_path):
+    """Below a home, and without root, which a program named `id` claims."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tools / "id").chmod(0o755)
+    path = f"{tools}:{os.environ['PATH']}"
+    for prefix, env in [
+        (tmp_path / "home/.local", {"HOME": str(tmp_path / "home")}),
+        (tmp_path / "opt", {"HOME": "/nonexistent", "PATH": path}),
+    ]:
+        said = succeed(PACKAGING / "install.sh", f"--prefix={prefix}", env={"DESTDIR": "", "BINARY": str(BINARY), **env})
+        assert f"installed to {prefix}, without the systemd unit" in said
+        assert (prefix / "bin/fairlock").exists() and (prefix / "share/doc/fairlock/fairlock.sample.toml").exists()
+        assert not (prefix / "lib").exists()
+
+
+@pytest.mark.parametrize("arguments", [["help"], ["relative/path"], [""], ["--frobnicate"], ["--prefix=x"], ["--prefix", "/x"], ["/x", "/y"]])
+def test_only_an_absolute_path_is_a_prefix(tmp_path, arguments):
+    done = run(PACKAGING / "install.sh", *arguments, env={"DESTDIR": str(tmp_path), "BINARY": str(BINARY)}, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (64, "") and "packaging/install.sh" in done.stderr
+    assert not list(tmp_path.iterdir())
