@@ -23,8 +23,8 @@ export interface ClientOptions {
   /** Which addresses to follow when a server says that another one is active: any, or only those in `servers`. Default: `'any'`. */
   followMoves?: 'any' | 'listed'
   /**
-   * With TLS, or surely without it. By default there is TLS as soon as one of the next four options is given. With it and
-   * without `caFile` the CAs count that the system trusts.
+   * With TLS, or surely without it. By default there is TLS where `FAIRLOCK_TLS` is `true`, and as soon as one of the next
+   * four options is given. With it and without `caFile` the CAs count that the system trusts.
    */
   tls?: boolean
   /** A PEM file with the CAs that have to have signed the servers' certificates. Default: `FAIRLOCK_CA_FILE`. */

@@ -55,7 +55,8 @@
 #define FAIRLOCK_FOLLOW_LISTED 1
 
 /**
- * `tls`: with TLS as soon as one of the files or the name is given, here or in the environment.
+ * `tls`: with TLS where `FAIRLOCK_TLS` is `true`, and as soon as one of the files or the name is
+ * given, here or in the environment.
  */
 #define FAIRLOCK_TLS_AUTO 0
 

@@ -20,7 +20,8 @@ pub const FAIRLOCK_FOLLOW_ANY: c_int = 0;
 /// `follow_moves`: go only to addresses of the client's own list, compared as text.
 pub const FAIRLOCK_FOLLOW_LISTED: c_int = 1;
 
-/// `tls`: with TLS as soon as one of the files or the name is given, here or in the environment.
+/// `tls`: with TLS where `FAIRLOCK_TLS` is `true`, and as soon as one of the files or the name is
+/// given, here or in the environment.
 pub const FAIRLOCK_TLS_AUTO: c_int = 0;
 
 /// `tls`: with TLS.

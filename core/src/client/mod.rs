@@ -25,6 +25,8 @@ mod lock;
 pub mod measure;
 mod options;
 mod session;
+#[cfg(any(test, not(feature = "tls")))]
+mod tls_absent;
 #[cfg(feature = "tls")]
 mod tls_options;
 mod view;

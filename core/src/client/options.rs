@@ -1,6 +1,8 @@
 //! What a client is told when it is made: where the servers are, who it is, how patient it is.
 
 use super::address::{Address, parse_list};
+#[cfg(not(feature = "tls"))]
+use super::tls_absent;
 #[cfg(feature = "tls")]
 use super::tls_options::TlsOptions;
 use super::{Client, EventLoop};
@@ -152,8 +154,8 @@ impl ClientBuilder {
         self
     }
 
-    /// With TLS, or surely without it. Without this call there is TLS as soon as one of the files or the server's name is given, here or
-    /// in the environment. With TLS and without [`ca_file`](Self::ca_file) the CAs count that the system trusts.
+    /// With TLS, or surely without it. Without this call there is TLS where `FAIRLOCK_TLS` is `true`, and as soon as one of the
+    /// files or the server's name is given, here or in the environment. With TLS and without [`ca_file`](Self::ca_file) the CAs count that the system trusts.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: bool) -> Self {
         self.tls.wanted = Some(tls);
@@ -197,7 +199,7 @@ impl ClientBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument): as [`build`](Self::build).
     #[cfg(feature = "tls")]
     pub fn connector(&self) -> Result<Option<Connector>, Error> {
-        self.tls.clone().connector()
+        self.tls.clone().connector(&environment)
     }
 
     /// Lets an event loop read the sockets of this client, beside the client's own thread.
@@ -211,7 +213,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument): an address that is none, a name, secret
-    /// or time out of its limits, a secret file that cannot be read, a certificate or key that cannot be used.
+    /// or time out of its limits, a secret file that cannot be read, a certificate or key that cannot be used, a variable
+    /// of the environment that asks for TLS in a program built without the feature `tls`.
     pub fn build(self) -> Result<Client, Error> {
         Client::with_options(self.into_options()?)
     }
@@ -219,11 +222,12 @@ impl ClientBuilder {
     fn into_options(self) -> Result<Options, Error> {
         let servers = match self.servers {
             Some(servers) => servers,
-            None => match environment("FAIRLOCK_SERVERS")? {
-                Some(list) => vec![list],
-                None => vec![format!("127.0.0.1:{}", limits::DEFAULT_PORT)],
-            },
+            None => vec![servers_of(&environment)?],
         };
+        #[cfg(feature = "tls")]
+        let tls = self.tls.connector(&environment)?;
+        #[cfg(not(feature = "tls"))]
+        let tls = tls_absent::check(&environment).map(|()| None)?;
         let connect_timeout = self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
         if connect_timeout < Duration::from_millis(1) || connect_timeout > YEAR {
             return Err(Error::argument(format!(
@@ -255,10 +259,7 @@ impl ClientBuilder {
             retry_for: self.retry_for,
             follow_moves: self.follow_moves,
             event_loop: self.event_loop,
-            #[cfg(feature = "tls")]
-            tls: self.tls.connector()?,
-            #[cfg(not(feature = "tls"))]
-            tls: None,
+            tls,
         })
     }
 }
@@ -285,7 +286,35 @@ pub(crate) struct Options {
     pub(crate) tls: Option<Connector>,
 }
 
-pub(super) fn environment(name: &str) -> Result<Option<String>, Error> {
+/// How a variable is read, empty ones being none.
+pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Result<Option<String>, Error>;
+
+/// The servers of a client that is told none.
+fn servers_of(environment: Environment<'_>) -> Result<String, Error> {
+    if let Some(list) = environment("FAIRLOCK_SERVERS")? {
+        return Ok(list);
+    }
+    if environment("FAIRLOCK_SERVER")?.is_some() {
+        return Err(Error::argument(
+            "FAIRLOCK_SERVER is set, which nothing reads; did you mean FAIRLOCK_SERVERS?",
+        ));
+    }
+    Ok(format!("127.0.0.1:{}", limits::DEFAULT_PORT))
+}
+
+/// A variable that says yes or no.
+pub(super) fn flag(environment: Environment<'_>, name: &str) -> Result<Option<bool>, Error> {
+    match environment(name)?.as_deref() {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(other) => Err(Error::argument(format!(
+            "{name} is {other:?}; it can be true or false"
+        ))),
+    }
+}
+
+fn environment(name: &str) -> Result<Option<String>, Error> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
         Ok(value) => Ok(Some(value)),
@@ -378,6 +407,18 @@ mod tests {
         assert!(refused(base().secret("x").secret_file("y")).contains("secret_file"));
         assert!(refused(base().secret_file("/no/such/file")).contains("/no/such/file"));
         assert!(refused(Client::builder().servers(Vec::<String>::new())).contains("address"));
+    }
+
+    #[test]
+    fn servers_come_from_the_environment_and_a_near_miss_of_its_name_is_no_silence() {
+        let of = |variable: &'static str| {
+            servers_of(&move |name: &str| Ok((name == variable).then(|| "a:1,b:2".to_owned())))
+        };
+        assert_eq!(of("FAIRLOCK_SERVERS").expect("a list"), "a:1,b:2");
+        assert_eq!(of("ANOTHER").expect("the default"), "127.0.0.1:7420");
+        let error = of("FAIRLOCK_SERVER").expect_err("a near miss");
+        assert_eq!(error.kind(), &ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("mean FAIRLOCK_SERVERS?"));
     }
 
     #[test]

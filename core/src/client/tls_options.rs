@@ -1,6 +1,6 @@
 //! How a client's connections are secured: from options and the environment to a connector.
 
-use super::options::environment;
+use super::options::{Environment, flag};
 use crate::error::Error;
 use crate::tls::{ClientFiles, Connector, server_name};
 use std::path::PathBuf;
@@ -17,7 +17,10 @@ pub(super) struct TlsOptions {
 
 impl TlsOptions {
     /// Reads the files; `None` where there is to be no TLS.
-    pub(super) fn connector(mut self) -> Result<Option<Connector>, Error> {
+    pub(super) fn connector(
+        mut self,
+        environment: Environment<'_>,
+    ) -> Result<Option<Connector>, Error> {
         if self.wanted == Some(false) {
             return match self.given() {
                 None => Ok(None),
@@ -26,8 +29,8 @@ impl TlsOptions {
                 ))),
             };
         }
-        self.complete()?;
-        if self.wanted.is_none() && self.given().is_none() {
+        self.complete(environment)?;
+        if self.wanted != Some(true) && self.given().is_none() {
             return Ok(None);
         }
         let identity = match (self.cert_file, self.key_file) {
@@ -49,7 +52,11 @@ impl TlsOptions {
     }
 
     /// Takes from the environment what was not given.
-    fn complete(&mut self) -> Result<(), Error> {
+    fn complete(&mut self, environment: Environment<'_>) -> Result<(), Error> {
+        if self.wanted.is_none() {
+            // `false` there is as good as nothing: what names a file asks for TLS.
+            self.wanted = flag(environment, "FAIRLOCK_TLS")?;
+        }
         let path = |name| environment(name).map(|path| path.map(PathBuf::from));
         if self.ca_file.is_none() {
             self.ca_file = path("FAIRLOCK_CA_FILE")?;
@@ -81,4 +88,42 @@ fn missing(given: &str, missing: &str) -> Error {
     Error::argument(format!(
         "{given} is given without {missing}; a certificate and its key go together"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn connector(wanted: Option<bool>, variable: &str) -> Result<Option<Connector>, Error> {
+        let options = TlsOptions {
+            wanted,
+            ..TlsOptions::default()
+        };
+        let variable = variable.to_owned();
+        options.connector(&|name| Ok((name == "FAIRLOCK_TLS").then(|| variable.clone())))
+    }
+
+    /// Where the system names no CA that it trusts, a client that asks for TLS cannot be made.
+    fn asks_for_tls(wanted: Option<bool>, variable: &str) -> bool {
+        match connector(wanted, variable) {
+            Ok(connector) => connector.is_some(),
+            Err(error) => error.to_string().starts_with("TLS: "),
+        }
+    }
+
+    #[test]
+    fn tls_can_be_asked_for_by_the_environment_and_the_option_comes_first() {
+        assert!(asks_for_tls(None, "true"));
+        assert!(!asks_for_tls(None, "false"));
+        assert!(!asks_for_tls(Some(false), "true"));
+        assert!(asks_for_tls(Some(true), "false"));
+        assert!(asks_for_tls(Some(true), "yes"));
+        let error = connector(None, "yes").expect_err("neither true nor false");
+        assert_eq!(error.kind(), &ErrorKind::InvalidArgument);
+        assert!(
+            error.to_string().contains("FAIRLOCK_TLS is \"yes\""),
+            "{error}"
+        );
+    }
 }

@@ -25,8 +25,8 @@ class Client:
     connect_timeout: seconds for each try of a connection. Default: 3.
     retry_for: seconds for which an acquire goes on trying after its tries are used up. Default: 0.
     follow_moves: `any` address that a server names (the default), or only `listed` ones.
-    tls: with TLS, or surely without it. By default there is TLS as soon as one of the next four is given. With it and
-        without `ca_file` the CAs count that the system trusts.
+    tls: with TLS, or surely without it. By default there is TLS where `FAIRLOCK_TLS` is `true`, and as soon as one of
+        the next four is given. With it and without `ca_file` the CAs count that the system trusts.
     ca_file: the CAs that have to have signed the servers' certificates. Default: `FAIRLOCK_CA_FILE`.
     cert_file, key_file: what this client shows where a server asks for a certificate. Default: `FAIRLOCK_CERT_FILE`,
         `FAIRLOCK_KEY_FILE`. All files are PEM, and are read again for new connections when they have changed.

@@ -84,6 +84,7 @@ impl Session {
                 Ok(())
             }
             (_, Reply::Refused { code, text, .. }) => {
+                let text = advice(text, cfg!(feature = "tls"));
                 let failure = Failure {
                     text: format!("the server refuses this client: {code}: {text}"),
                     code: Some(code.to_owned()),
@@ -418,8 +419,33 @@ impl Session {
     }
 }
 
+/// What a client without TLS is told by a port that speaks it begins so; what follows are options of those that have it.
+const SPEAKS_TLS: &str = "this port speaks TLS";
+
+/// The server's words, unless they advise what this program cannot do.
+fn advice(text: &str, has_tls: bool) -> &str {
+    if !has_tls && text.starts_with(SPEAKS_TLS) {
+        return "this port speaks TLS, and this program was built without it; build it with the feature `tls` of the crate fairlock";
+    }
+    text
+}
+
 /// The beginning of a line, for people.
 fn excerpt(line: &[u8]) -> Garbage {
     let start = &line[..line.len().min(60)];
     Garbage(format!("{:?}", String::from_utf8_lossy(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advice;
+
+    #[test]
+    fn a_program_without_tls_is_not_told_to_set_an_option_that_it_lacks() {
+        let said = "this port speaks TLS; set ca_file (or tls) of the client";
+        assert_eq!(advice(said, true), said);
+        assert!(advice(said, false).contains("the feature `tls`"));
+        assert!(!advice(said, false).contains("ca_file"));
+        assert_eq!(advice("wrong secret", false), "wrong secret");
+    }
 }
