@@ -295,9 +295,9 @@ pub unsafe extern "C" fn fairlock_view_free(view: *mut fairlock_view) {
 /// Releases whatever holds the key with this token, also a lock of another client, and waits for the
 /// answer. The holder is told "taken".
 ///
-/// FAIRLOCK_LOCK_LOST: the token does not hold the key. FAIRLOCK_RELEASE_UNCONFIRMED: no server
-/// answered for five seconds. FAIRLOCK_REFUSED, FAIRLOCK_INVALID_ARGUMENT, FAIRLOCK_CLOSED.
-/// FAIRLOCK_WOULD_DEADLOCK: in a callback.
+/// FAIRLOCK_LOCK_LOST: the token does not hold the key. FAIRLOCK_RELEASE_UNCONFIRMED: it was sent, and
+/// no server answered for five seconds. FAIRLOCK_CONNECTION_FAILED: there was none to send it to.
+/// FAIRLOCK_REFUSED, FAIRLOCK_INVALID_ARGUMENT, FAIRLOCK_CLOSED. FAIRLOCK_WOULD_DEADLOCK: in a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fairlock_release_token(
     client: *const fairlock_client,

@@ -136,7 +136,8 @@ impl Client {
     /// False if this token does not hold it.
     ///
     /// # Errors
-    /// [`ReleaseUnconfirmed`](crate::ErrorKind::ReleaseUnconfirmed) if no server answered for 5 s,
+    /// [`ReleaseUnconfirmed`](crate::ErrorKind::ReleaseUnconfirmed) if no server that was told of it answered for 5 s,
+    /// [`ConnectionFailed`](crate::ErrorKind::ConnectionFailed) if none could be told,
     /// [`Refused`](crate::ErrorKind::Refused), [`InvalidArgument`](crate::ErrorKind::InvalidArgument).
     pub fn release(&self, key: impl AsRef<[u8]>, token: Token) -> Call<bool> {
         let ask = wire_key(key.as_ref()).map(|key| Ask::Release { key, token });

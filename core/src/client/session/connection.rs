@@ -60,6 +60,8 @@ pub(super) struct Connection {
     quick_losses: u32,
     pub(super) failure: Option<Failure>,
     pub(super) failed_at: Option<Micros>,
+    /// What the node there has last said instead of doing what is repeated until it is done, and when.
+    pub(super) unavailable: Option<(Micros, String)>,
     /// The address by which the node calls itself.
     pub(super) node: Option<Address>,
     pub(super) role: Option<Role>,
@@ -101,6 +103,7 @@ impl Connection {
             quick_losses: 0,
             failure: None,
             failed_at: None,
+            unavailable: None,
             node: None,
             role: None,
             outgoing: Vec::new(),
@@ -123,6 +126,16 @@ impl Connection {
 
     pub(super) fn is_up(&self) -> bool {
         self.state == State::Up
+    }
+
+    /// What is wrong with it, or was since that moment.
+    pub(super) fn complaint(&self, since: Micros) -> Option<&str> {
+        let failure = self.failure.as_ref().map(|failure| &failure.text);
+        let unavailable = self.unavailable.as_ref();
+        let unavailable = unavailable.filter(|(at, _)| *at >= since);
+        failure
+            .or(unavailable.map(|(_, text)| text))
+            .map(String::as_str)
     }
 
     pub(super) fn is_coming(&self) -> bool {

@@ -69,6 +69,11 @@ impl Repeat {
     pub(super) fn due(&self) -> Micros {
         self.next.min(self.until)
     }
+
+    /// When it began, if it is said for `AGAIN_FOR`.
+    pub(super) fn begun(&self) -> Micros {
+        self.until.saturating_sub(AGAIN_FOR)
+    }
 }
 
 impl Session {
@@ -178,7 +183,10 @@ impl Session {
         match choice {
             Choice::Now(index) => self.send_copy(id, index, now),
             Choice::Toward(index) => self.enqueue(id, Place::Toward(index)),
-            Choice::Nowhere => self.enqueue(id, Place::Waiting),
+            Choice::Nowhere => {
+                self.enqueue(id, Place::Waiting);
+                self.check_refused(id);
+            }
         }
     }
 
@@ -273,9 +281,14 @@ impl Session {
             return;
         };
         match &operation.kind {
-            Kind::Release(_, release) => {
+            Kind::Release(repeat, release) => {
                 let lock = release.lock;
-                self.fail_operation(id, release_unconfirmed());
+                let error = if lock.is_none() && repeat.copies == 0 {
+                    self.connection_failed(id)
+                } else {
+                    release_unconfirmed(self.complaints(repeat.begun()).as_deref())
+                };
+                self.fail_operation(id, error);
                 if let Some(lock) = lock {
                     self.handle_release_failed(lock);
                 }
@@ -288,6 +301,31 @@ impl Session {
                 self.fail_operation(id, error);
             }
             Kind::Acquire(_) | Kind::Query(_) => {}
+        }
+    }
+
+    /// An operator's request that nobody has been sent, and that nobody takes: all servers refuse this client.
+    pub(super) fn check_refused(&mut self, id: OperationId) {
+        let Some(operation) = self.operations.get(id) else {
+            return;
+        };
+        if operation.place != Place::Waiting || operation.face.is_none() {
+            return;
+        }
+        let repeat = match &operation.kind {
+            Kind::Release(repeat, release) if release.lock.is_none() => repeat,
+            Kind::Keep(repeat, keep) if keep.owner == Owner::Operator => repeat,
+            Kind::Release(..)
+            | Kind::Keep(..)
+            | Kind::Cancel(..)
+            | Kind::Acquire(_)
+            | Kind::Query(_) => return,
+        };
+        if repeat.copies == 0
+            && self.all_tried(repeat.begun())
+            && let Some(error) = self.all_refuse()
+        {
+            self.fail_operation(id, error);
         }
     }
 
@@ -401,11 +439,13 @@ impl Session {
     }
 }
 
-fn release_unconfirmed() -> Error {
+/// `complaints`: what went wrong with the servers.
+fn release_unconfirmed(complaints: Option<&str>) -> Error {
+    let why = complaints.map_or(String::new(), |complaints| format!(" ({complaints})"));
     Error::new(
         ErrorKind::ReleaseUnconfirmed,
         format!(
-            "no server confirmed the release within {} s: the lock stays held until its lease ends, unless it is released again",
+            "no server confirmed the release within {} s{why}: the lock stays held until its lease ends, unless it is released again",
             AGAIN_FOR / SECOND
         ),
     )

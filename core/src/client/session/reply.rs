@@ -288,7 +288,10 @@ impl Session {
                 self.fail_refused_try(id, index, text, fresh, now);
             }
             // What repeats itself goes on at its next turn.
-            (false, "unavailable") => {}
+            (false, "unavailable") => {
+                let text = format!("no node is active there: {text}");
+                self.connections[index].unavailable = Some((now, text));
+            }
             (true, _) => {
                 let error = refused(self);
                 match self.operations.get(id).map(|operation| &operation.kind) {

@@ -260,6 +260,7 @@ impl Session {
             tries.begin_anew();
         }
         self.check_exhausted(id, now);
+        self.check_refused(id);
         self.schedule_operation(id, now);
     }
 
@@ -342,18 +343,7 @@ impl Session {
         let Some(since) = tries.waiting_since else {
             return;
         };
-        let tried = self.connections[..self.registered]
-            .iter()
-            .all(|connection| {
-                connection.ended_try_began.is_some_and(|began| {
-                    // The very first try of a client counts for the calls that follow its making.
-                    let first = connection.tries_ended == 1
-                        && matches!(connection.state, State::Down { .. })
-                        && began + patience >= since;
-                    began >= since || first
-                })
-            });
-        if !tried {
+        if !self.all_tried(since) {
             return;
         }
         if let Some(error) = self.all_refuse() {
@@ -371,8 +361,23 @@ impl Session {
         }
     }
 
+    /// Whether every own connection has been tried since that moment.
+    pub(super) fn all_tried(&self, since: Micros) -> bool {
+        let patience = self.settings.connect_timeout;
+        let own = &self.connections[..self.registered];
+        own.iter().all(|connection| {
+            connection.ended_try_began.is_some_and(|began| {
+                // The very first try of a client counts for the calls that follow its making.
+                let first = connection.tries_ended == 1
+                    && matches!(connection.state, State::Down { .. })
+                    && began + patience >= since;
+                began >= since || first
+            })
+        })
+    }
+
     /// What the first server says, if each of them refuses this client.
-    fn all_refuse(&self) -> Option<Error> {
+    pub(super) fn all_refuse(&self) -> Option<Error> {
         let own = &self.connections[..self.registered];
         let mut refusals = own.iter().map(|connection| {
             let failure = connection.failure.as_ref()?;
@@ -398,12 +403,33 @@ impl Session {
         }
     }
 
+    /// What went wrong at each address where something did, for errors that say more than that.
+    pub(super) fn complaints(&self, since: Micros) -> Option<String> {
+        let mut text = String::new();
+        let mut named: Vec<&Address> = Vec::new();
+        for connection in &self.connections {
+            if let Some(complaint) = connection.complaint(since)
+                && !named.contains(&&connection.address)
+            {
+                let comma = if named.is_empty() { "" } else { "; " };
+                let _ = write!(text, "{comma}{}: {complaint}", connection.address);
+                named.push(&connection.address);
+            }
+        }
+        (!named.is_empty()).then_some(text)
+    }
+
     /// Names each address and what went wrong there.
     pub(super) fn connection_failed(&self, id: OperationId) -> Error {
+        let mut since = Micros::MAX;
         let reasons = match self.operations.get(id).map(|operation| &operation.kind) {
             Some(Kind::Acquire(acquire)) => &acquire.tries.reasons[..],
             Some(Kind::Query(query)) => &query.tries.reasons[..],
-            Some(_) | None => &[],
+            Some(Kind::Release(repeat, _) | Kind::Cancel(repeat, _) | Kind::Keep(repeat, _)) => {
+                since = repeat.begun();
+                &[]
+            }
+            None => &[],
         };
         let mut text = String::from("no active server was reached: ");
         let mut named: Vec<&Address> = Vec::new();
@@ -415,10 +441,7 @@ impl Session {
                 .iter()
                 .find(|(address, _)| *address == connection.address)
                 .map(|(_, reason)| reason.as_str())
-                .or(connection
-                    .failure
-                    .as_ref()
-                    .map(|failure| failure.text.as_str()));
+                .or(connection.complaint(since));
             let reason = match (reason, connection.state) {
                 (Some(reason), _) => reason,
                 (None, State::Trying | State::Greeting) => "no answer yet",

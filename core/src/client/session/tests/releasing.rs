@@ -73,6 +73,41 @@ fn rule_4_6_unconfirmed_says_so() {
 }
 
 #[test]
+fn rule_4_6_unconfirmed_says_what_is_wrong_with_the_servers() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    world.cut(0);
+    world.cut(1);
+    world.refuse(0);
+    world.refuse(1);
+    let text = unconfirmed(&mut world, face);
+    assert!(text.contains("(a:1: connection refused)"), "{text}");
+
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 60_000, false);
+    let face = release(&mut world, grant.lock);
+    for _ in 0..49 {
+        for (index, line) in world.all_lines() {
+            match line.starts_with('R') {
+                true => world.say(index, &format!("E R k unavailable {} none", tag(&line))),
+                false => world.say(index, &line),
+            }
+        }
+        world.pass(100 * MS);
+    }
+    let text = unconfirmed(&mut world, face);
+    assert!(text.contains("no node is active there: none"), "{text}");
+}
+
+fn unconfirmed(world: &mut World, face: FaceId) -> String {
+    world.pass(5 * S);
+    let error = world.result(face).expect("over").expect_err("unconfirmed");
+    assert_eq!(error.kind(), &ErrorKind::ReleaseUnconfirmed);
+    error.to_string()
+}
+
+#[test]
 fn rule_4_6_stale_is_ok_if_more_than_one_copy_was_sent_and_a_lost_lock_if_not() {
     let mut world = World::up(&["a:1"]);
     let grant = world.hold("k", 60_000, false);
@@ -219,6 +254,72 @@ fn an_operator_releases_by_token() {
     let (index, line) = world.all_lines().pop().expect("sent");
     world.say(index, &format!("R k stale {}", tag(&line)));
     assert_eq!(world.result(face), Some(Ok(Outcome::Confirmed(false))));
+}
+
+fn by_operator(world: &mut World, keeps: bool) -> FaceId {
+    let key = Key::encode(b"k").expect("a key");
+    let token = token(5);
+    let ask = match keeps {
+        false => Ask::Release { key, token },
+        true => Ask::Keep {
+            key,
+            token,
+            lease: Millis(30_000),
+        },
+    };
+    world.ask(ask).0
+}
+
+#[test]
+fn what_an_operator_asks_ends_at_once_where_all_servers_refuse_the_client() {
+    for keeps in [false, true] {
+        for asks_first in [true, false] {
+            let mut world = World::new(&["a:1", "b:1"]);
+            let before = asks_first.then(|| by_operator(&mut world, keeps));
+            world.connect(0);
+            world.say(0, "E ? - auth wrong secret");
+            if let Some(face) = before {
+                assert_eq!(world.result(face), None, "the other one may serve it");
+            }
+            world.connect(1);
+            world.say(1, "E ? - auth wrong secret");
+            let face = before.unwrap_or_else(|| by_operator(&mut world, keeps));
+            let error = world.result(face).expect("at once").expect_err("refused");
+            let code = "auth".into();
+            assert_eq!(error.kind(), &ErrorKind::Refused { code });
+            assert!(error.to_string().contains("a:1"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_an_operator_asks_names_the_servers_that_it_never_reached() {
+    for keeps in [false, true] {
+        let mut world = World::new(&["a:1", "b:1"]);
+        let face = by_operator(&mut world, keeps);
+        world.refuse(0);
+        world.refuse(1);
+        world.pass(5 * S);
+        let error = world.result(face).expect("over").expect_err("failed");
+        assert_eq!(error.kind(), &ErrorKind::ConnectionFailed);
+        let text = error.to_string();
+        assert!(text.contains("a:1: ") && text.contains("b:1: "), "{text}");
+    }
+}
+
+#[test]
+fn a_release_that_an_operator_has_sent_is_unconfirmed_whatever_happens_then() {
+    let mut world = World::up(&["a:1"]);
+    let face = by_operator(&mut world, false);
+    assert_eq!(world.all_lines().len(), 1);
+    for index in [0, 1] {
+        world.cut(index);
+        world.connect(index);
+        world.say(index, "E ? - auth wrong secret");
+    }
+    assert_eq!(world.result(face), None);
+    let text = unconfirmed(&mut world, face);
+    assert!(text.contains("wrong secret"), "{text}");
 }
 
 #[test]
