@@ -182,16 +182,16 @@ def test_a_pod_is_ready_only_when_it_could_take_over(tmp_path, start):
     env = {
         "FAIRLOCK_PEERS": f"{one}:7420,{two}:7420",
         "FAIRLOCK_NODE": f"{two}:7420",
-        "FAIRLOCK_ADMIN": f"{two}:7421",
+        "FAIRLOCK_ADMIN": f"{two}:7429",
         "FAIRLOCK_DATA_DIR": str(tmp_path),
         "FAIRLOCK_DISCOVERY_TIMEOUT": "5",
     }
     # The other place is taken by somebody who listens and says nothing, so that the node has to wait.
     with socket.create_server((one, 7420)):
         node = start(["serve"], env).wait_until_it_listens()
-        assert status_of(f"http://{two}:7421/healthz") == 200, node.log
-        assert status_of(f"http://{two}:7421/readyz") == 503
-        wait_for(lambda: status_of(f"http://{two}:7421/readyz") == 200, "alone it becomes active")
+        assert status_of(f"http://{two}:7429/healthz") == 200, node.log
+        assert status_of(f"http://{two}:7429/readyz") == 503
+        wait_for(lambda: status_of(f"http://{two}:7429/readyz") == 200, "alone it becomes active")
 
 
 def status_of(url, token=None):

@@ -187,28 +187,28 @@ mod tests {
 
     #[test]
     fn without_a_secret_names_of_others_are_turned_away() {
-        let guard = Guard::new(None, "Locks.Internal:7421");
+        let guard = Guard::new(None, "Locks.Internal:7429");
         let opens = |hosts: &[&str]| {
             let lines: Vec<_> = hosts.iter().map(|host| (header::HOST, *host)).collect();
             guard.refuse(&headers(&lines), None).is_none()
         };
         for own in [
             "localhost",
-            "LOCALHOST:7421",
+            "LOCALHOST:7429",
             "127.0.0.1:1",
-            "[::1]:7421",
+            "[::1]:7429",
             "[::1]",
-            "10.0.0.1:7421",
+            "10.0.0.1:7429",
             "locks.internal:80",
         ] {
             assert!(opens(&[own]), "{own}");
         }
         for foreign in [
             "evil.example",
-            "evil.example:7421",
+            "evil.example:7429",
             "localhost.evil.example",
-            "127.0.0.1.evil.example:7421",
-            "127.0.0.1:7421.evil.example",
+            "127.0.0.1.evil.example:7429",
+            "127.0.0.1:7429.evil.example",
             "",
         ] {
             assert!(!opens(&[foreign]), "{foreign}");

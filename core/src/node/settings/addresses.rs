@@ -56,7 +56,7 @@ impl Settings {
         if !is_host_and_port(admin) {
             return Err(self.wrong(
                 "admin",
-                "must be `host:port`, such as 127.0.0.1:7421 or [::1]:7421",
+                "must be `host:port`, such as 127.0.0.1:7429 or [::1]:7429",
             ));
         }
         let page = literal(admin);

@@ -214,7 +214,7 @@ fn beyond_loopback_a_secret_or_insecure_is_enough() {
 fn names_are_asked_for_when_they_are_bound_and_not_before() {
     let settings = Settings {
         listen: Some("no-such-host.invalid:7420".into()),
-        admin: Some("no-such-host.invalid:7421".into()),
+        admin: Some("no-such-host.invalid:7429".into()),
         ..Settings::default()
     };
     settings.check().expect("the form is right");
