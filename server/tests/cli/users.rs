@@ -313,6 +313,23 @@ fn a_file_with_secrets_that_everybody_may_read_is_told() {
     assert!(!start(0o640).contains("everybody"));
 }
 
+/// Goal: a pattern of another program, which would fit nothing, is told. Method: one user with it and one without.
+#[test]
+fn a_star_in_the_keys_of_a_user_is_told_to_be_an_ordinary_character() {
+    let folder = Folder::new("users-star");
+    let text = user("starry", "secret = \"x\"", "\"order:*\"", "")
+        + &user("plain", "secret = \"y\"", "\"order:\"", "");
+    let users = folder.write("users.toml", &text);
+    let process = Server::start_with(&["--users-file", &users], &[]).process();
+    process.signal(Signal::TERM);
+    let log = process.end().err;
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("`*`")).collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains("WARN") && line.contains("user starry") && line.contains("order:*")),
+        "{log}"
+    );
+}
+
 #[test]
 fn hash_secret_takes_one_secret_from_a_pipe() {
     for (input, secret) in [

@@ -172,6 +172,11 @@ fn user(
             every_key = true;
             return Ok(());
         }
+        if prefix.contains('*') {
+            tracing::warn!(
+                "users file: user {name}: keys are what the keys begin with, and in {prefix:?} `*` is an ordinary character"
+            );
+        }
         let key = Key::encode(prefix.as_bytes());
         let key = key.map_err(|_| flaw(place, of("no key is longer than 512 bytes")))?;
         prefixes.push(key);
