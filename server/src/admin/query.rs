@@ -12,7 +12,7 @@ pub(super) const ROWS: usize = 100;
 pub(super) const MOST_ROWS: usize = 1000;
 
 impl Query {
-    /// Takes a query apart; a field that is none of `known` is refused.
+    /// Takes a query apart; a field that is none of `known` is refused, and one without a value is as one that is absent.
     pub(super) fn parse(text: Option<&str>, known: &[&str]) -> Result<Query, String> {
         let fields = text.unwrap_or_default().split('&');
         let mut query = Query::default();
@@ -35,6 +35,7 @@ impl Query {
             }
             query.0.push((name, decode(value)));
         }
+        query.0.retain(|(_, value)| !value.is_empty());
         Ok(query)
     }
 
@@ -94,13 +95,14 @@ mod tests {
             ("key=caf%C3%A9+bar", "café bar".as_bytes()),
             ("key=%FF%00%26%3D", b"\xff\0&="),
             ("key=a=b", b"a=b"),
-            ("key=", b""),
             ("limit=5&key=100%", b"100%"),
             ("key_hex=ff00Ab", b"\xff\0\xab"),
         ] {
             assert_eq!(bytes(text), Ok(Some(expected.to_vec())), "{text}");
         }
-        assert_eq!(bytes(""), Ok(None));
+        for absent in ["", "key=", "key", "key_hex=&limit="] {
+            assert_eq!(bytes(absent), Ok(None), "{absent}");
+        }
     }
 
     #[test]
@@ -116,7 +118,7 @@ mod tests {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
         let limit = |text: &str| Query::parse(Some(text), &["limit"])?.limit();
-        assert_eq!(limit(""), Ok(ROWS));
+        assert_eq!((limit(""), limit("limit=")), (Ok(ROWS), Ok(ROWS)));
         assert_eq!(limit("limit=1000"), Ok(1000));
         for wrong in [
             "limit=0",
@@ -124,7 +126,6 @@ mod tests {
             "limit=-1",
             "limit=%2B1",
             "limit=1.5",
-            "limit=",
             "limit=99999999999999999999",
         ] {
             assert!(limit(wrong).is_err(), "{wrong}");

@@ -193,7 +193,7 @@ async fn locks(State(app): Shared, RawQuery(query): RawQuery) -> Answer<Json<Loc
 
 async fn waiters(State(app): Shared, RawQuery(query): RawQuery) -> Answer<Json<Queue>> {
     let query = Query::parse(query.as_deref(), &["key", "limit"])?;
-    let key = query.bytes("key")?.filter(|key| !key.is_empty());
+    let key = query.bytes("key")?;
     let key = key.ok_or_else(|| "which key? say key= or key_hex=".to_owned())?;
     let limit = query.limit()?;
     let list = move |view: &ServerView| Some(Queue::new(&key, &view.waiters(&key, limit)?));
