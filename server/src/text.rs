@@ -22,6 +22,64 @@ pub(crate) fn safe(bytes: &[u8]) -> String {
     shown
 }
 
+/// A key as it can be typed: as it is, or in quotes where a shell wants them. One that cannot be shown is written as on the
+/// wire, `%XX` for what cannot be seen.
+pub(crate) fn key(bytes: &[u8]) -> String {
+    let shown = |letter| letter == ' ' || letter == '%' || is_harmless(letter);
+    let Some(text) = str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.chars().all(shown))
+    else {
+        return safe(bytes);
+    };
+    let plain = |letter: char| letter.is_alphanumeric() || "%+,-./:=@_".contains(letter);
+    if text.chars().all(plain) && !text.starts_with('=') {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A key in the quotes in which bash, zsh and ksh take any bytes. None for NUL, which no argument can hold.
+pub(crate) fn key_in_bash(bytes: &[u8]) -> Option<String> {
+    let mut shown = String::from("$'");
+    for byte in bytes {
+        match byte {
+            0 => return None,
+            b'\'' | b'\\' => shown.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => shown.push(char::from(*byte)),
+            // Three digits always: what follows may be a digit too.
+            // Writing to a string does not fail.
+            _ => drop(write!(shown, "\\{byte:03o}")),
+        }
+    }
+    shown.push('\'');
+    Some(shown)
+}
+
+/// The bytes that are spelled so on the wire, if any `%XX` is in it.
+pub(crate) fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, behind)) = rest.split_first() {
+        let spelled = match first {
+            b'%' => digit(behind.first()).zip(digit(behind.get(1))),
+            _ => None,
+        };
+        match spelled {
+            Some((high, low)) => {
+                bytes.push(u8::try_from(high << 4 | low).ok()?);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    (bytes != text).then_some(bytes)
+}
+
 fn escape(bytes: &[u8], shown: &mut String) {
     for byte in bytes {
         // Writing to a string does not fail.
@@ -131,6 +189,33 @@ mod tests {
                 "{byte}"
             );
         }
+    }
+
+    #[test]
+    fn a_key_is_shown_as_it_can_be_typed_and_spelled_out_only_where_it_cannot_be_seen() {
+        for (bytes, shown) in [
+            (&b"order:42"[..], "order:42"),
+            ("café/日本".as_bytes(), "café/日本"),
+            (b"key with spaces", "'key with spaces'"),
+            (b"100%", "100%"),
+            (b"it's $HOME", "'it'\\''s $HOME'"),
+            (b"~/*", "'~/*'"),
+            (b"=ls", "'=ls'"),
+            (b"a b\nc", "a%20b%0Ac"),
+            (b"\xff", "%FF"),
+            ("\u{202e}evil".as_bytes(), "%E2%80%AEevil"),
+        ] {
+            assert_eq!(key(bytes), shown);
+            let has_spelling = matches!(bytes, b"a b\nc" | b"\xff") || bytes.starts_with(b"\xe2");
+            let spelled = has_spelling.then(|| bytes.to_vec());
+            assert_eq!(unescape(shown.as_bytes()), spelled, "{shown}");
+        }
+        assert_eq!(unescape(b"100%2"), None);
+        assert_eq!(
+            key_in_bash(b"it's\n\xff1\\").as_deref(),
+            Some("$'it\\'s\\012\\3771\\\\'")
+        );
+        assert_eq!(key_in_bash(b"a\0"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::exit::{self, Failure};
 use crate::text::{self, Table};
 use crate::values::show_seconds;
 use fairlock::protocol::limits;
-use fairlock::{HeldLock, KeyState};
+use fairlock::{Client, HeldLock, KeyState};
 use std::io::{self, BufWriter, Write};
 
 /// How many rows of a list are asked for at once.
@@ -35,7 +35,10 @@ pub(crate) fn inspect(arguments: &KeyQuery) -> Result<u8, Failure> {
         json::print(&mut out, &inspection)?;
         return Ok(exit::OK);
     }
-    let key = text::safe(key);
+    if matches!(state, KeyState::Free { waiters: 0 }) {
+        tell_of_spelling(&client, key);
+    }
+    let key = text::key(key);
     match state {
         KeyState::Free { waiters: 0 } => writeln!(out, "{key} is free")?,
         KeyState::Free { waiters } => {
@@ -58,6 +61,27 @@ pub(crate) fn inspect(arguments: &KeyQuery) -> Result<u8, Failure> {
         }
     }
     Ok(exit::OK)
+}
+
+/// Says so where a key that nobody holds is how one that is held is spelled on the wire: whoever has it from the log, the
+/// admin page or a table meant that one.
+pub(super) fn tell_of_spelling(client: &Client, key: &[u8]) {
+    let Some(meant) = text::unescape(key) else {
+        return;
+    };
+    // Who may not look there is told nothing.
+    let Ok(KeyState::Held(_)) = client.inspect(&meant).call() else {
+        return;
+    };
+    let typed = match text::key(&meant) {
+        shown if shown.as_bytes() != key => Some(shown),
+        _ => text::key_in_bash(&meant),
+    };
+    let key = text::key(key);
+    exit::tell(match typed {
+        Some(typed) => format!("{key} is also how the held key {typed} is spelled"),
+        None => format!("{key} is also how a held key is spelled that no argument can name"),
+    });
 }
 
 /// Shows who waits for a key.
@@ -84,7 +108,8 @@ pub(crate) fn waiters(arguments: &KeyQuery) -> Result<u8, Failure> {
             ]);
         }
         if queue.first.is_empty() {
-            writeln!(out, "nobody waits for {}", text::safe(key))?;
+            tell_of_spelling(&client, key);
+            writeln!(out, "nobody waits for {}", text::key(key))?;
         } else {
             table.write(&mut out)?;
         }
@@ -161,7 +186,7 @@ impl Printer {
                 lock.waiters.to_string(),
                 text::safe(lock.address.as_bytes()),
                 text::name(lock.name.as_deref()),
-                text::safe(&lock.key),
+                text::key(&lock.key),
             ]),
         }
         Ok(())

@@ -65,6 +65,10 @@ pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
             return Err(no_answer(answers));
         }
         let warning = of_two_active(&answers);
+        let code = match warning {
+            Some(_) => exit::FAILED,
+            None => exit::OK,
+        };
         let mut lines = if arguments.json {
             json_lines(answers)?
         } else {
@@ -85,7 +89,7 @@ pub(crate) fn status(arguments: &Status) -> Result<u8, Failure> {
         out.write_all(&lines)?;
         out.flush()?;
         if !arguments.watch {
-            return Ok(exit::OK);
+            return Ok(code);
         }
         drop(out);
         std::thread::sleep(EVERY);
@@ -163,13 +167,24 @@ fn ask(nodes: &[Asked]) -> Vec<Answer> {
     answers
 }
 
-/// The failure of the first server stands for all of them.
+/// What to say where nobody answered: one server's own words, or each with its reason. The code is that of the first.
 fn no_answer(answers: Vec<Answer>) -> Failure {
-    let first = answers.into_iter().find_map(|answer| answer.result.err());
-    first.map_or_else(
-        || Failure::usage("no server is named"),
-        |silence| silence.failure,
-    )
+    let silent: Vec<(String, Silence)> = answers
+        .into_iter()
+        .filter_map(|answer| Some((answer.server, answer.result.err()?)))
+        .collect();
+    let each = |(server, silence): &(String, Silence)| format!("{server}: {}", silence.reason);
+    match silent.as_slice() {
+        [] => Failure::usage("no server is named"),
+        [(_, silence)] => silence.failure.clone(),
+        [(_, first), ..] => Failure::new(
+            first.failure.code,
+            format_args!(
+                "no server answered: {}",
+                silent.iter().map(each).collect::<Vec<_>>().join("; ")
+            ),
+        ),
+    }
 }
 
 fn silence(server: &str) -> Silence {

@@ -202,7 +202,7 @@ fn locks_are_listed_whatever_their_keys_are() {
 
     let table = server.does(&["locks", "--prefix", "a/"]).out;
     assert_eq!(table.lines().count(), 5, "{table}");
-    for shown in ["a/plain", "a/with%20blank", "a/%1B[31m%0A", "a/%FF"] {
+    for shown in ["a/plain", "'a/with blank'", "a/%1B[31m%0A", "a/%FF"] {
         assert!(
             table.lines().any(|line| line.ends_with(shown)),
             "{shown}: {table}"
@@ -213,6 +213,40 @@ fn locks_are_listed_whatever_their_keys_are() {
         json(&server.does(&["locks", "--json", "--prefix", "-"]).out)["count"],
         0
     );
+}
+
+/// Goal: whoever has a key as the wire spells it, and looks at nothing, hears which one is meant.
+#[test]
+fn a_free_key_that_is_the_spelling_of_a_held_one_is_told() {
+    let server = Server::start();
+    server.takes("key with spaces");
+    server.takes("line\nend");
+    server.takes("100%");
+    for (arguments, code, meant) in [
+        (
+            &["inspect", "key%20with%20spaces"][..],
+            0,
+            "'key with spaces'",
+        ),
+        (&["waiters", "key%20with%20spaces"], 0, "'key with spaces'"),
+        (
+            &["release", "key%20with%20spaces", "1"],
+            74,
+            "'key with spaces'",
+        ),
+        (&["inspect", "line%0Aend"], 0, "$'line\\012end'"),
+        (&["inspect", "100%25"], 0, "100%"),
+    ] {
+        let said = server.does(arguments);
+        assert_eq!(said.code, code, "{said:?}");
+        let told = format!("is also how the held key {meant} is spelled\n");
+        assert!(said.err.contains(&told), "{said:?}");
+    }
+    for silent in ["key%20without", "100%", "key with spaces"] {
+        assert_eq!(server.does(&["inspect", silent]).err, "", "{silent}");
+    }
+    let held = server.does(&["inspect", "key with spaces"]).out;
+    assert!(held.starts_with("'key with spaces' is held\n"), "{held}");
 }
 
 /// Goal: a list that is longer than a page has every key once.
@@ -266,17 +300,27 @@ fn status_names_each_server_and_one_that_is_down() {
 }
 
 #[test]
+fn status_names_every_server_where_none_answers() {
+    let said = outcome(fairlock(["status", "--servers", "127.0.0.1:1,127.0.0.1:2"]));
+    assert_eq!(said.code, 69, "{said:?}");
+    for server in ["127.0.0.1:1: ", "127.0.0.1:2: "] {
+        assert_eq!(said.err.matches(server).count(), 1, "{said:?}");
+    }
+}
+
+#[test]
 fn status_warns_of_nodes_that_are_active_at_once() {
     let (one, other) = (Server::start(), Server::start());
     let both = format!("{},{}", one.address, other.address);
     for more in [&[][..], &["--json"]] {
         let said = outcome(fairlock([&["status", "--servers", &both], more].concat()));
-        assert_eq!(said.code, 0, "{said:?}");
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.out.contains(&one.address), "{said:?}");
         let begin = "fairlock: more than one node is active: ";
         assert!(said.err.starts_with(begin), "{said:?}");
     }
     let alone = outcome(fairlock(["status", "--servers", &one.address]));
-    assert_eq!(alone.err, "", "{alone:?}");
+    assert_eq!((alone.code, alone.err.as_str()), (0, ""), "{alone:?}");
 }
 
 #[test]

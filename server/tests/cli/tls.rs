@@ -18,6 +18,20 @@ fn start(folder: &Folder, more: &[&str]) -> Server {
     Server::start_with(&arguments, &[])
 }
 
+/// Goal: where a certificate is wrong, nobody is sent to look for the server.
+#[test]
+fn advice_to_look_for_the_server_does_not_follow_an_error_of_tls() {
+    let folder = folder("tls-advice");
+    let server = start(&folder, &[]);
+    let other = folder.file("other-ca.pem");
+    let refused = server.does(&["locks", "--ca-file", &other]);
+    assert_eq!(refused.code, 69, "{refused:?}");
+    assert!(
+        refused.err.contains("certificate") && !refused.err.contains("is a server running there"),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn client_commands_take_the_files_as_arguments_and_from_the_environment() {
     let folder = folder("tls-commands");
