@@ -6,6 +6,7 @@ mod arguments;
 mod bench;
 mod commands;
 mod connect;
+mod defaults;
 mod demo;
 mod exit;
 mod hash_secret;

@@ -7,22 +7,18 @@ use crate::memory;
 use crate::misspelled;
 use crate::notify;
 use crate::settings::Given;
+use crate::text;
 use fairlock::Server;
-use fairlock::node::{LogFormat, LogLevel, Settings};
-use std::ffi::OsString;
+use fairlock::node::{ClientAuth, LogFormat, LogLevel, Settings};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs a server until it is told to stop.
 pub(crate) fn serve(given: &Given) -> Result<u8, Failure> {
     memory::give_back_what_is_freed();
-    let (mut settings, overruled) = given.settings()?;
-    if settings.data_dir.is_none() && !settings.ephemeral {
-        let node = settings.node.as_deref();
-        settings.data_dir = Some(default_data_dir(node, |name| std::env::var_os(name))?);
-    }
+    let (settings, overruled) = given.settings()?;
     start_log(settings.log_format, settings.log_level);
     for line in overruled {
         tracing::info!("{line}");
@@ -41,12 +37,12 @@ async fn run(settings: Settings) -> Result<u8, Failure> {
     // Before the node starts, so that no signal can fall between.
     let mut stop = StopSignals::new()?;
     let mut hangup = listen_for(SignalKind::hangup())?;
-    let secured = settings.tls_cert.is_some();
     let all = nodes(settings.peers.as_deref());
+    let proof = proof_options(&settings);
     let admin = Admin::bind(&settings)?;
     let mut server = Server::builder().settings(settings).start().await?;
     let admin = admin.map(|admin| admin.serve(server.view())).transpose()?;
-    announce(server.address(), admin, &all, secured);
+    announce(server.address(), admin, &all, &proof);
     notify::ready();
     loop {
         tokio::select! {
@@ -74,8 +70,7 @@ fn nodes(peers: Option<&str>) -> String {
 }
 
 /// The lines for scripts, and one to try the server. A script may stop reading after the first.
-fn announce(address: SocketAddr, admin: Option<SocketAddr>, all: &str, secured: bool) {
-    let authorities = if secured { "--ca-file CA.pem " } else { "" };
+fn announce(address: SocketAddr, admin: Option<SocketAddr>, all: &str, proof: &str) {
     let servers = servers_option(address, all);
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "listening on {address}");
@@ -84,9 +79,35 @@ fn announce(address: SocketAddr, admin: Option<SocketAddr>, all: &str, secured: 
     }
     let _ = writeln!(
         out,
-        "try it: fairlock run {servers}{authorities}my-key -- echo \"I hold the lock\""
+        "try it: fairlock run {servers}{proof}my-key -- echo \"I hold the lock\""
     );
     let _ = out.flush();
+}
+
+/// What a client needs to be served: files, by their names where the server knows them.
+fn proof_options(settings: &Settings) -> String {
+    let mut options = String::new();
+    match &settings.secret_file {
+        Some(path) => {
+            let path = text::key(path.as_os_str().as_bytes());
+            options += &format!("--secret-file {path} ");
+        }
+        None if settings.secret.is_some() || settings.users_file.is_some() => {
+            options += "--secret-file SECRET ";
+        }
+        None => {}
+    }
+    if settings.tls_cert.is_some() {
+        options += "--ca-file CA.pem ";
+    }
+    let are_certificates_asked_for = match settings.tls_client_auth {
+        None => settings.tls_client_ca.is_some(),
+        Some(wanted) => wanted == ClientAuth::Required,
+    };
+    if are_certificates_asked_for {
+        options += "--cert-file CLIENT.pem --key-file CLIENT.key ";
+    }
+    options
 }
 
 /// What a client on this machine has to be told to find the server: nothing where it looks by itself.
@@ -130,31 +151,6 @@ fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
     })
 }
 
-/// The folder for a server that was not told where to keep its data: the one that systemd made for it, or one in the
-/// user's state folder, where nodes of one machine have a folder each.
-fn default_data_dir(
-    node: Option<&str>,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Result<PathBuf, Failure> {
-    let absolute = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let of_user = || {
-        let state = absolute("XDG_STATE_HOME")
-            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-        let state = state.join("fairlock");
-        Some(match node {
-            Some(node) => state.join(node.replace('/', "_")),
-            None => state,
-        })
-    };
-    absolute("STATE_DIRECTORY").or_else(of_user).ok_or_else(|| {
-        Failure::usage("there is no HOME to keep data under: give --data-dir DIR, or --ephemeral")
-    })
-}
-
 /// The log goes to standard error, without colours: it is mostly read from a file or a journal.
 fn start_log(format: LogFormat, level: LogLevel) {
     let level = match level {
@@ -178,6 +174,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_line_to_try_says_what_the_server_asks_a_client_for() {
+        for (given, expected) in [
+            (&[][..], ""),
+            (&[("secret", "x")], "--secret-file SECRET "),
+            (&[("users_file", "u.toml")], "--secret-file SECRET "),
+            (
+                &[("secret_file", "my secret"), ("users_file", "u.toml")],
+                "--secret-file 'my secret' ",
+            ),
+            (
+                &[("tls_cert", "a.pem"), ("tls_client_ca", "ca.pem")],
+                "--ca-file CA.pem --cert-file CLIENT.pem --key-file CLIENT.key ",
+            ),
+            (
+                &[
+                    ("tls_cert", "a.pem"),
+                    ("tls_client_ca", "ca.pem"),
+                    ("tls_client_auth", "optional"),
+                ],
+                "--ca-file CA.pem ",
+            ),
+        ] {
+            let mut settings = Settings::default();
+            for (name, text) in given {
+                settings.set(name, text).expect("it can be used");
+            }
+            assert_eq!(proof_options(&settings), expected);
+        }
+    }
+
+    #[test]
     fn the_line_to_try_names_the_server_unless_clients_look_there_anyway() {
         for (address, all, expected) in [
             ("127.0.0.1:7420", "", ""),
@@ -190,35 +217,5 @@ mod tests {
             let address = address.parse().expect("an address");
             assert_eq!(servers_option(address, all), expected);
         }
-    }
-
-    #[test]
-    fn data_goes_to_the_folder_of_the_service_or_to_the_state_folder_of_the_user() {
-        let with_node = |node, pairs: &'static [(&str, &str)]| {
-            default_data_dir(node, move |name| {
-                let pair = pairs.iter().find(|(candidate, _)| *candidate == name);
-                pair.map(|(_, value)| OsString::from(value))
-            })
-        };
-        let with = |pairs| with_node(None, pairs);
-        let service = &[
-            ("STATE_DIRECTORY", "/var/lib/fairlock"),
-            ("HOME", "/home/a"),
-        ];
-        assert_eq!(with(service), Ok(PathBuf::from("/var/lib/fairlock")));
-        assert_eq!(with_node(Some("a:7420"), service), with(service));
-        assert_eq!(
-            with_node(Some("a/b:7420"), &[("HOME", "/home/a")]),
-            Ok(PathBuf::from("/home/a/.local/state/fairlock/a_b:7420"))
-        );
-        assert_eq!(
-            with(&[("XDG_STATE_HOME", "/state"), ("HOME", "/home/a")]),
-            Ok(PathBuf::from("/state/fairlock"))
-        );
-        assert_eq!(
-            with(&[("XDG_STATE_HOME", "relative"), ("HOME", "/home/a")]),
-            Ok(PathBuf::from("/home/a/.local/state/fairlock"))
-        );
-        assert_eq!(with(&[]).map_err(|failure| failure.code), Err(exit::USAGE));
     }
 }

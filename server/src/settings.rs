@@ -2,6 +2,7 @@
 //! three are made from the table `Settings::ALL`, so a setting has one name everywhere. A wrong
 //! setting names itself, its place and what would be right; one that does not exist is refused.
 
+use crate::defaults;
 use crate::exit::Failure;
 use crate::misspelled;
 use clap::parser::ValueSource;
@@ -103,13 +104,11 @@ impl Args for Given {
 }
 
 fn argument(setting: &Setting, defaults: &Settings) -> Arg {
-    let default = match setting.name {
-        "data_dir" => {
-            "$STATE_DIRECTORY, or $XDG_STATE_HOME/fairlock and a folder for each `node` in it"
-                .to_owned()
-        }
-        "listen" => "127.0.0.1:7420, or `node`".to_owned(),
-        name => defaults.show(name).unwrap_or_else(|| "none".to_owned()),
+    let default = match defaults::in_words(setting.name) {
+        Some(words) => words.to_owned(),
+        None => defaults
+            .show(setting.name)
+            .unwrap_or_else(|| "none".to_owned()),
     };
     let argument = Arg::new(setting.name)
         .long(setting.name.replace('_', "-"))
@@ -174,8 +173,8 @@ impl FromArgMatches for Given {
 }
 
 impl Given {
-    /// The settings to run with: file, environment and arguments on top of the defaults. And a line for each of the file
-    /// that counts for nothing, because a stronger place says something else.
+    /// The settings to run with: file, environment and arguments on top of the defaults, those that are found now among
+    /// them. And a line for each of the file that counts for nothing, because a stronger place says something else.
     pub(crate) fn settings(&self) -> Result<(Settings, Vec<String>), Failure> {
         let mut values = match &self.config {
             Some(path) => read_file(path)?,
@@ -184,7 +183,19 @@ impl Given {
         values.extend(secrets_of_environment()?);
         values.extend(self.values.iter().cloned());
         let lines = overruled(&values);
-        Ok((settle(values)?, lines))
+        let settings = settle(values, |settings| {
+            if settings.data_dir.is_none() && !settings.ephemeral {
+                let found =
+                    defaults::data_dir(settings.node.as_deref(), |name| std::env::var_os(name));
+                settings.data_dir = Some(found.ok_or_else(|| {
+                    Failure::usage(
+                        "there is no HOME to keep data under: give --data-dir DIR, or --ephemeral",
+                    )
+                })?);
+            }
+            Ok(())
+        })?;
+        Ok((settings, lines))
     }
 }
 
@@ -240,8 +251,12 @@ fn overruled(values: &[Value]) -> Vec<String> {
     lines.collect()
 }
 
-/// Puts values on top of each other, the strongest last, and checks that they go together.
-fn settle(mut values: Vec<Value>) -> Result<Settings, Failure> {
+/// Puts values on top of each other, the strongest last, fills in what nobody has set, and checks that all of it goes
+/// together.
+fn settle(
+    mut values: Vec<Value>,
+    fill: impl FnOnce(&mut Settings) -> Result<(), Failure>,
+) -> Result<Settings, Failure> {
     values.sort_by_key(|value| value.place.strength());
     let strongest: HashMap<&str, u8> = values
         .iter()
@@ -268,6 +283,8 @@ fn settle(mut values: Vec<Value>) -> Result<Settings, Failure> {
             .map_err(|error| failure(&error, Some(&value.place)))?;
         places.insert(value.name, value.place.clone());
     }
+    // Before the check: a setting that needs another one needs what that is in the end.
+    fill(&mut settings)?;
     settings
         .check()
         .map_err(|error| failure(&error, places.get(error.name.as_str())))?;
@@ -311,7 +328,12 @@ fn parse_file(path: &Path, text: &str) -> Result<Vec<Value>, Failure> {
     };
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        wrong(offset, format_args!("{}", error.message()))
+        let hint = if lacks_quotes(text, line_of(offset)) {
+            "; text stands in quotes"
+        } else {
+            ""
+        };
+        wrong(offset, format_args!("{}{hint}", error.message()))
     })?;
     let mut values = Vec::new();
     for (key, value) in table.get_ref() {
@@ -341,6 +363,26 @@ fn parse_file(path: &Path, text: &str) -> Result<Vec<Value>, Failure> {
         _ => 0,
     });
     Ok(values)
+}
+
+/// Whether the value in this line begins as text would without its quotes, and belongs to a setting that takes text.
+fn lacks_quotes(text: &str, line: usize) -> bool {
+    let assignment = text
+        .lines()
+        .nth(line - 1)
+        .and_then(|line| line.split_once('='));
+    let Some((name, value)) = assignment else {
+        return false;
+    };
+    let is_bare = |letter: char| letter.is_alphanumeric() || "/.[~-$:".contains(letter);
+    let takes_text = |setting: &&Setting| {
+        setting.name == name.trim()
+            && !matches!(
+                setting.kind,
+                SettingKind::Flag | SettingKind::Number | SettingKind::Seconds
+            )
+    };
+    value.trim_start().starts_with(is_bare) && Settings::ALL.iter().any(|s| takes_text(&s))
 }
 
 /// A value of the file as text, if it is of the type that the setting has.
@@ -376,6 +418,11 @@ fn value_text(setting: &Setting, value: &DeValue<'_>) -> Result<String, &'static
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All settings from the values alone.
+    fn settle(values: Vec<Value>) -> Result<Settings, Failure> {
+        super::settle(values, |_| Ok(()))
+    }
 
     const SAMPLE: &str = include_str!("../../fairlock.sample.toml");
 
@@ -468,6 +515,18 @@ mod tests {
             ),
         ] {
             assert_eq!(file(text), Err(expected.to_owned()));
+        }
+        for (text, is_told) in [
+            ("listen = 127.0.0.1:7450", true),
+            ("data_dir = /var/lib/fairlock", true),
+            ("max_unread = 8MiB", true),
+            ("journal_sync = batch", true),
+            ("max_keys = 5x", false),
+            ("listen = \"127.0.0.1:7450", false),
+        ] {
+            let message = file(text).expect_err(text);
+            let told = message.ends_with("; text stands in quotes");
+            assert_eq!(told, is_told, "{text}: {message}");
         }
         for text in [
             "max_lease = nan",

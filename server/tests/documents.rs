@@ -3,6 +3,10 @@
 use fairlock::node::{Setting, SettingKind, Settings};
 use std::path::Path;
 
+#[allow(dead_code, reason = "the server finds them, the table only names them")]
+#[path = "../src/defaults.rs"]
+mod defaults;
+
 const BEGIN: &str =
     "<!-- settings: made by `UPDATE=1 cargo test -p fairlock-server --test documents` -->\n";
 const END: &str = "<!-- end of settings -->\n";
@@ -30,14 +34,17 @@ fn table() -> String {
     let defaults = Settings::default();
     let mut table = String::from("| setting | default | meaning |\n|---|---|---|\n");
     for setting in Settings::ALL {
-        let default = defaults.show(setting.name);
+        let default = match (
+            defaults::in_words(setting.name),
+            defaults.show(setting.name),
+        ) {
+            (Some(words), _) => words.to_owned(),
+            (None, Some(default)) => format!("`{default}`{}", unit(setting)),
+            (None, None) => "none".to_owned(),
+        };
         table.push_str(&format!(
-            "| `{}` | {} | {}{} |\n",
+            "| `{}` | {default} | {}{} |\n",
             setting.name,
-            default.map_or("none".to_owned(), |default| format!(
-                "`{default}`{}",
-                unit(setting)
-            )),
             setting.help.trim().replace('\n', " ").replace('|', "\\|"),
             if setting.kind == SettingKind::Secret {
                 " In the environment or the file only."

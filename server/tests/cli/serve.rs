@@ -137,6 +137,41 @@ fn without_arguments_its_data_goes_to_the_state_folder_of_the_user() {
     assert_eq!(server.end().code, 0);
 }
 
+/// Goal: a setting that needs a data dir has the one that is taken where nobody names one. Method: with an argument, and with
+/// a file under a service manager; a node that keeps nothing is refused all the same.
+#[test]
+fn a_setting_that_needs_a_data_dir_has_the_default_one() {
+    let folder = Folder::new("default-dir");
+    let file = folder.write("f.toml", "journal_sync = \"batch\"\n");
+    let state = folder.file("service");
+    let by_argument = ["--journal-sync", "batch"];
+    let by_file = ["--config", &file];
+    for (more, name, value, data) in [
+        (
+            by_argument,
+            "XDG_STATE_HOME",
+            folder.file(""),
+            folder.file("fairlock"),
+        ),
+        (by_file, "STATE_DIRECTORY", state.clone(), state),
+    ] {
+        let mut command = fairlock(["--listen", "127.0.0.1:0"]);
+        command
+            .args(more)
+            .env_remove("STATE_DIRECTORY")
+            .env(name, value)
+            .env("HOME", "/nonexistent");
+        let mut server = Running::start(command);
+        assert!(server.line().starts_with("listening on "));
+        assert!(std::path::Path::new(&data).is_dir());
+        server.signal(Signal::TERM);
+        assert_eq!(server.end().code, 0);
+    }
+    let refused = outcome(fairlock(["--ephemeral", "--journal-sync", "batch"]));
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.err.contains("needs a `data_dir`"), "{refused:?}");
+}
+
 /// Goal: a service manager tries again, as it does not where the exit code says that a setting is wrong.
 #[test]
 fn a_name_that_is_not_known_yet_is_no_wrong_setting() {
