@@ -1,17 +1,22 @@
 //! From the options of a client command to a client and an acquire: which servers, what secret to say
-//! to them, how to be sure of them, and how to wait for a lock.
+//! to them, how to be sure of them, and how to wait for a lock and say so.
 
 use crate::arguments::{Connection, Want};
-use crate::exit::Failure;
-use crate::values::Wait;
+use crate::exit::{Failure, tell};
+use crate::text;
+use crate::values::{self, Wait};
 use fairlock::protocol::limits;
-use fairlock::{Client, ClientBuilder, Error, FollowMoves, Lock, Pending};
-use std::os::unix::ffi::OsStringExt;
+use fairlock::{Client, ClientBuilder, Error, FollowMoves, KeyState, Lock, Pending};
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long a connection to one server of several may take.
 const SOON: Duration = Duration::from_secs(1);
+
+/// How long people wait for a lock before they are told what for.
+const QUIET_WAIT: Duration = Duration::from_secs(5);
 
 impl Connection {
     /// The client that these options describe. Does not wait for the network.
@@ -66,6 +71,14 @@ impl Connection {
     }
 
     pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
+        let is_in_blanks = |address: &str| address.trim().contains(char::is_whitespace);
+        if let Some(list) = &self.servers
+            && list.split(',').any(is_in_blanks)
+        {
+            return Err(Failure::usage(format_args!(
+                "`{list}` is no list of servers: commas stand between the addresses, as in a:7420,b:7420"
+            )));
+        }
         let mut builder = Client::builder();
         if let Some(secret) = self.secret()? {
             builder = builder.secret(secret);
@@ -90,6 +103,28 @@ impl Connection {
 }
 
 impl Want {
+    /// Refuses a wait that cannot end: for a key that the `fairlock run` around this process holds as long as it runs.
+    pub(crate) fn check_for_outer_run(&self, client: &Client, key: &[u8]) -> Result<(), Failure> {
+        let is_key_of_outer =
+            || std::env::var_os("FAIRLOCK_KEY").is_some_and(|outer| outer.as_bytes() == key);
+        if self.no_wait || self.wait != Wait::Forever || !is_key_of_outer() {
+            return Ok(());
+        }
+        let token = std::env::var("FAIRLOCK_TOKEN").ok();
+        let token = token.and_then(|text| values::token(&text).ok());
+        // Only the token tells whether it is the same lock: that of other servers may have the same key.
+        match client.inspect(key).call() {
+            Ok(KeyState::Held(lock)) if Some(lock.token) == token => {
+                let key = text::key(key);
+                Err(Failure::usage(format_args!(
+                    "a `fairlock run {key}` around this command holds {key} until it has ended, so this would wait for itself: \
+                     give --wait or --no-wait, or start it with `env -u FAIRLOCK_KEY` where the outer one does not wait for it"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Starts to acquire `key`; `done` gets the lock, or `None` if it was not to be waited for.
     pub(crate) fn submit(
         &self,
@@ -114,6 +149,24 @@ impl Want {
         }
         acquire.submit(|result| done(result.map(Some)))
     }
+}
+
+/// How long to wait for a lock before [`tell_of_wait`] is called; None where nobody would read it.
+pub(crate) fn quiet_wait() -> Option<Duration> {
+    io::stderr().is_terminal().then_some(QUIET_WAIT)
+}
+
+/// Says what is waited for, and who holds it if that may be known.
+pub(crate) fn tell_of_wait(client: &Client, key: &[u8]) {
+    let shown = text::key(key);
+    client.inspect(key).submit(move |state| match state {
+        Ok(KeyState::Held(lock)) => tell(format_args!(
+            "waiting for {shown}, which {} at {} holds",
+            text::name(lock.name.as_deref()),
+            lock.address
+        )),
+        Ok(KeyState::Free { .. }) | Err(_) => tell(format_args!("waiting for {shown}")),
+    });
 }
 
 /// Reads a secret; one line end behind it does not belong to it.

@@ -2,12 +2,14 @@
 //! not be told to anybody is released again.
 
 use crate::arguments::Acquire;
+use crate::connect;
 use crate::exit::{self, Failure};
 use crate::inbox::{Inbox, Received};
 use crate::text;
 use fairlock::{Error, Lock};
 use nix::sys::signal::Signal;
 use std::io::{self, Write};
+use std::time::Instant;
 
 /// What ends the wait. The terminal may stop and continue this process as any other.
 const SIGNALS: [Signal; 4] = [
@@ -52,17 +54,24 @@ fn wait_for(
 ) -> Result<Lock, Failure> {
     let client = arguments.connection.client_for(&arguments.want)?;
     let key = arguments.key.bytes();
+    arguments.want.check_for_outer_run(&client, key)?;
     let done = inbox.sender();
     let pending = arguments
         .want
         .submit(&client, key, false, move |result| done.send(result));
     let mut ended_by = None;
+    let mut tell_at = connect::quiet_wait().map(|time| Instant::now() + time);
     loop {
+        let quiet = tell_at.map(|time| time.saturating_duration_since(Instant::now()));
         let received = inbox
-            .next(None)
+            .next(quiet)
             .map_err(|error| Failure::new(exit::FAILED, format_args!("cannot wait: {error}")))?;
         match (received, ended_by) {
-            (None, _) => {}
+            (None, _) => {
+                if tell_at.take_if(|time| *time <= Instant::now()).is_some() {
+                    connect::tell_of_wait(&client, key);
+                }
+            }
             (Some(Received::Signal { number, .. }), None) => {
                 ended_by = Some(number);
                 pending.cancel();
@@ -80,7 +89,7 @@ fn wait_for(
             }
             (Some(Received::Message(result)), None) => {
                 return result?.ok_or_else(|| {
-                    let key = text::safe(key);
+                    let key = text::key(key);
                     Failure::new(exit::NOT_HAD, format_args!("somebody else holds {key}"))
                 });
             }

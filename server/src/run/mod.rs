@@ -75,6 +75,8 @@ pub(crate) fn run(arguments: Run) -> Result<u8, Failure> {
     // Before any thread is there, so that all of them leave the signals to the inbox.
     let inbox = Inbox::new(&SIGNALS).map_err(|error| cannot("listen for signals", &error))?;
     let client = arguments.connection.client_for(&arguments.want)?;
+    let key = arguments.key.bytes();
+    arguments.want.check_for_outer_run(&client, key)?;
     let guard = Guard::start().map_err(|error| cannot("start the guard", &error))?;
     let mut supervisor = Supervisor::new(arguments, inbox, client, guard, blocked);
     let code = supervisor

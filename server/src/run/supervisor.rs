@@ -7,6 +7,7 @@ use super::guard::{Guard, Word};
 use super::plan::{Action, Event, Lost, Plan, Released, Time, Wishes};
 use super::terminal::Terminal;
 use crate::arguments::{OnLost, Run};
+use crate::connect;
 use crate::exit::{self, Failure, tell};
 use crate::inbox::{Inbox, Received};
 use crate::text;
@@ -38,6 +39,8 @@ pub(super) struct Supervisor {
     inbox: Inbox<Message>,
     client: Client,
     pending: Option<Pending>,
+    /// When people are told that it waits.
+    tell_of_wait_at: Option<Time>,
     lock: Option<Lock>,
     /// When the lease ends, as last confirmed.
     lease_end: Time,
@@ -71,6 +74,7 @@ impl Supervisor {
             inbox,
             client,
             pending: None,
+            tell_of_wait_at: None,
             lock: None,
             lease_end: Time(0),
             guard_acts_at: None,
@@ -102,6 +106,7 @@ impl Supervisor {
                 }
             }
             self.inform_guard();
+            self.tell_of_wait();
         }
     }
 
@@ -120,11 +125,21 @@ impl Supervisor {
             move |result| done.send(Message::Acquired(result)),
         );
         self.pending = Some(pending);
+        self.tell_of_wait_at = connect::quiet_wait().map(|time| now().plus(time));
+    }
+
+    fn tell_of_wait(&mut self) {
+        let is_due = self.tell_of_wait_at.take_if(|time| *time <= now());
+        if is_due.is_some() && self.pending.is_some() {
+            connect::tell_of_wait(&self.client, self.arguments.key.bytes());
+        }
     }
 
     /// How long nothing has to be done unless something happens.
     fn sleep(&self) -> Option<Duration> {
-        self.group?;
+        if self.group.is_none() {
+            return self.tell_of_wait_at.map(|time| now().until(time));
+        }
         let look_around = if self.plan.is_draining() {
             LOOK_AT_GROUP
         } else {
@@ -198,7 +213,7 @@ impl Supervisor {
 
     fn acquired(&mut self, result: Result<Option<Lock>, Error>) -> Event {
         self.pending = None;
-        let key = text::safe(self.arguments.key.bytes());
+        let key = text::key(self.arguments.key.bytes());
         match result {
             Ok(Some(lock)) => {
                 self.lease_end = now().plus(lock.remaining());
@@ -237,7 +252,7 @@ impl Supervisor {
     /// Says once how the lock was lost.
     fn tell_lost(&mut self, how: &str) {
         if !std::mem::replace(&mut self.told_lost, true) {
-            let key = text::safe(self.arguments.key.bytes());
+            let key = text::key(self.arguments.key.bytes());
             tell(format_args!("the lock {key} is lost: {how}"));
         }
     }

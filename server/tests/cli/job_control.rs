@@ -84,6 +84,24 @@ fn ctrl_c_while_waiting_ends_the_wait() {
     assert_eq!(server.state("k"), (true, 0));
 }
 
+/// Goal: whoever sits at a terminal learns what is waited for, once.
+#[test]
+fn a_long_wait_says_for_which_key_and_who_holds_it() {
+    let server = Server::start();
+    server.takes("two words");
+    for command in ["run 'two words' -- true", "acquire 'two words'"] {
+        let mut shell = Shell::start(&server);
+        shell.types(&format!("f {command}; echo code-$?\n"));
+        let line = shell.sees("waiting for");
+        assert!(
+            line.contains("fairlock: waiting for 'two words', which "),
+            "{line}"
+        );
+        shell.types("\x03");
+        shell.sees("code-130");
+    }
+}
+
 /// Goal: the command is in the foreground, so it may read from the terminal.
 #[test]
 fn the_command_may_read_from_the_terminal() {

@@ -378,6 +378,34 @@ fn locks_can_be_nested() {
     );
 }
 
+/// Goal: nobody waits for itself in silence. Method: the inner command has no limit to its wait; those that have one wait
+/// as they would anywhere, and so does one that another lock of this key is around.
+#[test]
+fn a_run_inside_a_run_of_the_same_key_is_refused_unless_its_wait_is_limited() {
+    let server = Server::start();
+    let binary = env!("CARGO_BIN_EXE_fairlock");
+    let inside = |inner: &str| {
+        let text = format!("{binary} {inner}; echo $?");
+        server.does(&["run", "k", "--", "sh", "-c", &text])
+    };
+    for inner in ["run k -- true", "acquire k"] {
+        let refused = inside(inner);
+        assert_eq!(refused.out, "64\n", "{refused:?}");
+        assert!(refused.err.contains("would wait for itself"), "{refused:?}");
+    }
+    for inner in [
+        "run --no-wait k -- true",
+        "run --wait 0.05 k -- true",
+        "acquire --wait 0.05 k",
+    ] {
+        let not_had = inside(inner);
+        assert_eq!(not_had.out, "75\n", "{not_had:?}");
+    }
+    let mut other = server.fairlock(["run", "k", "--", "true"]);
+    other.env("FAIRLOCK_KEY", "k").env("FAIRLOCK_TOKEN", "1");
+    assert_eq!(outcome(other).code, 0);
+}
+
 #[test]
 fn a_lease_beyond_what_the_server_allows_is_a_wrong_argument() {
     let server = Server::start_with(&["--max-lease", "5"], &[]);
