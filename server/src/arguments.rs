@@ -2,9 +2,10 @@
 //! wrong argument gets. What a setting of the server is called comes from `settings.rs`.
 
 use crate::exit::{self, Failure};
+use crate::hints;
 use crate::settings::Given;
 use crate::values::{self, Key, Prefix, Wait};
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use fairlock::Token;
 use std::ffi::OsString;
@@ -39,8 +40,10 @@ pub(crate) enum Command {
     #[command(after_help = STATUS_HELP)]
     Status(Status),
     /// Show who holds a key
+    #[command(after_help = KEYS_HELP)]
     Inspect(KeyQuery),
     /// List the held keys
+    #[command(after_help = KEYS_HELP)]
     Locks(Locks),
     /// Take a lock, print its fencing token, and leave it held
     #[command(after_help = ACQUIRE_HELP)]
@@ -50,6 +53,7 @@ pub(crate) enum Command {
     /// Free a lock, also one that another client holds
     Release(Release),
     /// Show who waits for a key, in order
+    #[command(after_help = KEYS_HELP)]
     Waiters(KeyQuery),
     /// Measure a server
     #[command(after_help = BENCH_HELP)]
@@ -106,19 +110,25 @@ the others have a copy of all locks and take over. Beyond one machine they need 
 const STATUS_HELP: &str = "\
 Asks the given servers and every node that one of them names. STANDBYS are those that have a copy of everything \
 and can take over. A node that does not answer is `down`, with the reason.\n\n\
-Exit code 69 if no node answered.";
+Exit code 69 if no node answered; 1, with a warning, if more than one is active.";
 
 const RUN_HELP: &str = "\
 COMMAND gets FAIRLOCK_KEY and FAIRLOCK_TOKEN in its environment. Signals are passed on to its process group. \
 The lock is released when COMMAND and what it left of its process group have ended. If the lock is lost before \
 (the server cannot be reached, or an operator freed it), the group gets SIGTERM when an eighth of the lease is left \
-and SIGKILL at a sixteenth. If `fairlock run` itself is killed, so is the group.\n\n\
+and SIGKILL at a sixteenth. If `fairlock run` itself is killed, so is the group. On a terminal it says after five seconds \
+what it waits for, and who holds that. A run inside a run of the same key would wait for itself, and is refused unless --wait \
+or --no-wait limits it.\n\n\
 Exit code: that of COMMAND; 128+n if signal n ended it; 126 it cannot be executed; 127 not found; 75 the lock was not \
 had; 74 it was lost; 64 wrong arguments; 69 no server reached; 77 refused.";
 
 const ACQUIRE_HELP: &str = "\
 The token alone is printed on standard output. The lock is held until `fairlock release KEY TOKEN` or until the lease \
 ends; `fairlock keep KEY TOKEN` lets the lease begin again. Exit code 75 if the lock was not had.";
+
+const KEYS_HELP: &str = "\
+Keys are shown as they are typed, in quotes where a shell wants them. One with bytes that cannot be shown is spelled as on \
+the wire, %XX for such a byte. With --json they are exact: text, or hex digits in `key_hex` where they are no text.";
 
 const HASH_SECRET_HELP: &str = "\
 On a terminal the secret is asked for twice and not shown; otherwise all of standard input is the secret, without a line end \
@@ -380,18 +390,21 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, Failure> {
     let mut words = vec![OsString::from("fairlock")];
     words.extend(arguments);
-    if is_serve(words.get(1)) {
+    let is_implied = is_serve(words.get(1));
+    if is_implied {
         words.insert(1, "serve".into());
     }
-    let command = without_empty_environment(command());
+    let mut command = without_empty_environment(command());
     let parsed = command
-        .try_get_matches_from(words)
+        .try_get_matches_from_mut(&words)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     match parsed {
         Ok(cli) => Ok(Parsed::Command(Box::new(cli.command))),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Parsed::Text(error)),
-            _ => Err(Failure::usage(sentence(&error))),
+            _ => Err(Failure::usage(hints::sentence(
+                &command, &words, is_implied, &error,
+            ))),
         },
     }
 }
@@ -427,29 +440,6 @@ fn without_empty_environment(command: clap::Command) -> clap::Command {
             }
         })
     })
-}
-
-/// One sentence for a wrong argument, of what clap says in several lines.
-fn sentence(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let mut paragraphs = text.split("\n\n");
-    let first = paragraphs.next().unwrap_or_default();
-    let first = first.strip_prefix("error: ").unwrap_or(first);
-    let mut sentence = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    let hint = match error
-        .get(ContextKind::SuggestedArg)
-        .or(error.get(ContextKind::SuggestedSubcommand))
-    {
-        Some(suggestion) => format!("; perhaps {suggestion}"),
-        None if error.kind() == ErrorKind::UnknownArgument
-            && text.contains("Usage: fairlock run ") =>
-        {
-            "; COMMAND goes behind --".to_owned()
-        }
-        None => String::new(),
-    };
-    sentence.push_str(&hint);
-    sentence
 }
 
 #[cfg(test)]
@@ -505,7 +495,32 @@ mod tests {
             ("release k", "<TOKEN>"),
             ("release k -5", "<TOKEN>"),
             ("run k", "COMMAND"),
-            ("run k true", "--"),
+            ("run k true", "; COMMAND goes behind --"),
+            ("run k", "; usage: fairlock run "),
+            ("run k", "<KEY> -- <COMMAND>"),
+            ("run k --timeout 3 -- true", "; perhaps --wait"),
+            ("run --ttl=3 k -- true", "; perhaps --lease"),
+            ("acquire -n k", "; perhaps --no-wait"),
+            ("keep k 1 --ttl 3", "; perhaps --lease"),
+            (
+                "--servers a:1 status --json",
+                "; the options of a command stand behind it: fairlock status --servers a:1",
+            ),
+            (
+                "--secret-file f status",
+                "; the options of a command stand behind it: fairlock status --secret-file f",
+            ),
+            (
+                "--lease 3",
+                "; --lease is an option of a command, and stands behind it",
+            ),
+            (
+                "lock k",
+                "; perhaps `fairlock run KEY -- COMMAND`, or `fairlock acquire KEY`",
+            ),
+            ("unlock k 4", "; perhaps `fairlock release KEY TOKEN`"),
+            ("--keep-state false", "; say --keep-state=false"),
+            ("serve --ephemeral true", "; say --ephemeral=true"),
             ("acquire --wait 1 --no-wait k", "--no-wait"),
             ("run --on-lost explode k -- true", "stop, ignore"),
             ("run --timeout-code 256 k -- true", "--timeout-code"),
@@ -515,6 +530,12 @@ mod tests {
             assert_eq!(failure.code, exit::USAGE);
             assert!(
                 failure.message.contains(expected),
+                "{words}: {}",
+                failure.message
+            );
+            let has_dashes = words.contains(" -- ");
+            assert!(
+                !has_dashes || !failure.message.contains("COMMAND goes behind"),
                 "{words}: {}",
                 failure.message
             );

@@ -10,6 +10,7 @@ mod defaults;
 mod demo;
 mod exit;
 mod hash_secret;
+mod hints;
 mod inbox;
 mod manual;
 mod memory;

@@ -59,7 +59,7 @@ fn wrong_arguments_are_refused_with_a_sentence_that_names_them() {
     }
     wrong(&["release", "k"], "TOKEN");
     wrong(&["release"], "KEY");
-    wrong(&["run", "k"], "COMMAND");
+    wrong(&["run", "k"], "<KEY> -- <COMMAND>");
     wrong(&["run", "k", "true"], "COMMAND goes behind --");
     wrong(&["run", "", "--", "true"], "KEY");
     wrong(
@@ -96,6 +96,9 @@ fn wrong_arguments_are_refused_with_a_sentence_that_names_them() {
         "not an address",
     );
     wrong(&["acquire", "--servers", "host:99999", "k"], "99999");
+    for command in ["status", "locks"] {
+        wrong(&[command, "--servers", "a:1 b:2"], "commas stand between");
+    }
     wrong(
         &["acquire", "--secret-file", "/no/such/file", "k"],
         "/no/such/file",
@@ -175,6 +178,19 @@ fn a_wrong_setting_names_its_place() {
     assert_eq!(outcome.code, 64);
     assert!(
         outcome.err.contains("FAIRLOCK_MAX_WAITERS is `many`: "),
+        "{outcome:?}"
+    );
+}
+
+/// Goal: who has typed no option is told of the variable. Method: the one variable of a client with values to choose from.
+#[test]
+fn a_wrong_variable_is_named_and_not_the_option_that_nobody_typed() {
+    let mut command = fairlock(["status"]);
+    command.env("FAIRLOCK_TLS", "1");
+    let outcome = outcome(command);
+    assert_eq!(outcome.code, 64, "{outcome:?}");
+    assert!(
+        outcome.err.contains("'1' for FAIRLOCK_TLS") && !outcome.err.contains("--tls"),
         "{outcome:?}"
     );
 }
