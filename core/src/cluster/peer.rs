@@ -35,6 +35,8 @@ pub(super) struct Peer {
     cut_short: u32,
     /// Nothing was heard of it yet, or a connection has ended and what it said after that was lost.
     missed: bool,
+    /// When it last said over a fresh connection that it does not take this node for its peer.
+    rejected: Option<Time>,
     /// A fresh connection is being made.
     dialing: bool,
     /// That was begun before this node slept.
@@ -60,6 +62,7 @@ impl Peer {
             quick_losses: 0,
             cut_short: 0,
             missed: true,
+            rejected: None,
             dialing: false,
             dialed_before_sleep: false,
             owes_word: false,
@@ -121,6 +124,7 @@ impl Peer {
     pub(super) fn refuse(&mut self) -> bool {
         self.dialing = false;
         self.cut_short = 0;
+        self.rejected = None;
         if std::mem::take(&mut self.dialed_before_sleep) {
             return false;
         }
@@ -142,10 +146,25 @@ impl Peer {
         now.after(pause.min(longest))
     }
 
+    /// It is there, but does not take this node for its peer.
+    pub(super) fn reject(&mut self, now: Time) {
+        self.dialing = false;
+        self.cut_short = 0;
+        if !std::mem::take(&mut self.dialed_before_sleep) {
+            self.rejected = Some(now);
+        }
+    }
+
+    /// Whether it is there and keeps this node out of what it knows.
+    pub(super) fn rejects(&self, now: Time, timeout: Millis) -> bool {
+        self.rejected.is_some_and(|at| now < at.after(timeout))
+    }
+
     /// A fresh connection was made: somebody is there, and will speak.
     pub(super) fn connect(&mut self, now: Time) {
         self.connected = Some(now);
         self.cut_short = 0;
+        self.rejected = None;
         if self.heard.is_none() {
             self.since = now;
         }
@@ -257,6 +276,7 @@ impl Peer {
             quick_losses,
             cut_short,
             missed,
+            rejected,
             dialing,
             dialed_before_sleep,
             owes_word,
@@ -267,6 +287,7 @@ impl Peer {
         let connected = connected.map(|at| age(now, at, longest));
         (connected, (*quick_losses).min(QUICK_LOSSES + 1)).hash(into);
         (*cut_short).min(16).hash(into);
+        rejected.map(|at| age(now, at, longest)).hash(into);
         age(now, *since, longest).hash(into);
         let beat_at = (beat.incarnation != 0).then(|| age(now, *beat_at, 2 * timeout));
         beat_at.hash(into);

@@ -78,8 +78,10 @@ impl World {
                 }
             }
             Item::Rejected => {
-                // Somebody lives there who is no peer: nothing is known of the peer.
                 self.network.connections[connection].open[own] = false;
+                if let Machine::Node(node) = receiver {
+                    self.link_rejected(node, connection);
+                }
             }
             Item::Bytes(bytes) => {
                 self.note(1, connection as u64 * 2 + side as u64, &bytes);
@@ -210,6 +212,18 @@ impl World {
         }
         let peer = Slot(slot as u8);
         self.event(node, Event::Connected { peer });
+    }
+
+    fn link_rejected(&mut self, node: usize, connection: usize) {
+        let Some(slot) = self.slot_of_link(connection) else {
+            return;
+        };
+        let Some(process) = self.hosts[node].process.as_mut() else {
+            return;
+        };
+        process.links[slot].dials.retain(|dial| *dial != connection);
+        let peer = Slot(slot as u8);
+        self.event(node, Event::Rejected { peer });
     }
 
     fn link_refused(&mut self, node: usize, connection: usize) {

@@ -268,6 +268,7 @@ impl Member {
             Event::Tick
             | Event::Doubted { .. }
             | Event::CutShort { .. }
+            | Event::Rejected { .. }
             | Event::TermOpened { .. }
             | Event::Heard { .. }
             | Event::TermWritten { .. }

@@ -193,7 +193,9 @@ impl Roles {
         }
         let heard_out = self.peers.iter().all(|(_, peer)| {
             let timeout = self.timing.discovery_timeout;
-            peer.heard_out(now.time, begun, timeout, !self.has_state)
+            // Who is there and keeps this node out may be active, or know who is.
+            !peer.rejects(now.time, self.timing.failure_timeout)
+                && peer.heard_out(now.time, begun, timeout, !self.has_state)
         });
         if !heard_out {
             return None;

@@ -52,6 +52,12 @@ pub enum Event {
         /// Whose.
         peer: Slot,
     },
+    /// A peer is there but does not take this node for its peer: it knows another secret or another
+    /// list, or speaks another version.
+    Rejected {
+        /// Which.
+        peer: Slot,
+    },
     /// A fresh connection to a peer was made.
     Connected {
         /// Whose.

@@ -180,6 +180,11 @@ impl Roles {
                     self.connect_at[place] = Some(again);
                 }
             }
+            Event::Rejected { peer } => {
+                if let Some(place) = self.place(peer) {
+                    self.peers[place].1.reject(now.time);
+                }
+            }
             Event::Connected { peer } => {
                 if let Some(place) = self.place(peer) {
                     self.peers[place].1.connect(now.time);

@@ -9,3 +9,4 @@ mod role_world;
 mod roles;
 mod sleeps;
 mod split;
+mod strangers;

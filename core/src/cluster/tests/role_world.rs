@@ -16,6 +16,7 @@ pub(super) enum Packet {
     Feed(Stream, u64),
     Lost,
     Refused,
+    Rejected,
     CutShort,
     Connected,
 }
@@ -41,6 +42,8 @@ pub(super) struct World {
     pub(super) listens_until: Vec<u64>,
     pub(super) incarnations: u64,
     pub(super) cuts: BTreeSet<(usize, usize)>,
+    /// Who does not take whose connections, because they know different secrets.
+    pub(super) strangers: BTreeSet<(usize, usize)>,
     /// By time of arrival and number: to, from, what.
     pub(super) packets: BTreeMap<(u64, u64), (usize, usize, Packet)>,
     pub(super) sent: u64,
@@ -62,6 +65,7 @@ impl World {
             listens_until: vec![0; size],
             incarnations: 0,
             cuts: BTreeSet::new(),
+            strangers: BTreeSet::new(),
             packets: BTreeMap::new(),
             sent: 0,
             last: BTreeMap::new(),
@@ -180,13 +184,16 @@ impl World {
                 Effect::Connect { to } => {
                     let to = to.index();
                     if !self.cut(index, to) {
-                        let packet = if self.nodes[to].is_some() {
-                            Packet::Connected
-                        } else if self.now < self.listens_until[to] {
-                            Packet::CutShort
-                        } else {
-                            Packet::Refused
-                        };
+                        let packet =
+                            if self.nodes[to].is_some() && self.strangers.contains(&(to, index)) {
+                                Packet::Rejected
+                            } else if self.nodes[to].is_some() {
+                                Packet::Connected
+                            } else if self.now < self.listens_until[to] {
+                                Packet::CutShort
+                            } else {
+                                Packet::Refused
+                            };
                         self.put(index, to, packet);
                     }
                 }
@@ -239,7 +246,8 @@ impl World {
     }
 
     pub(super) fn put_if_open(&mut self, to: usize, from: usize, packet: Packet) {
-        if self.nodes[to].is_some() && !self.cut(from, to) {
+        let strangers = self.strangers.contains(&(to, from));
+        if self.nodes[to].is_some() && !strangers && !self.cut(from, to) {
             self.put(to, from, packet);
         }
     }
@@ -277,6 +285,7 @@ impl World {
             }
             Packet::Lost => self.give(to, Event::Lost { peer }),
             Packet::Refused => self.give(to, Event::Refused { peer }),
+            Packet::Rejected => self.give(to, Event::Rejected { peer }),
             Packet::CutShort => self.give(to, Event::CutShort { peer }),
             Packet::Connected => {
                 if self.nodes[from].is_some() {

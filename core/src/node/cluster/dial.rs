@@ -26,7 +26,9 @@ pub(super) enum Failure {
     Silent,
     /// Its name leads nowhere, in the words of the system.
     NotFound(String),
-    /// Somebody listens who does not want this node as a peer.
+    /// Somebody listens who is no node.
+    NoNode(String),
+    /// A node is there that does not want this one as a peer, or cannot be talked to safely.
     Rejected(String),
 }
 
@@ -72,10 +74,10 @@ pub(super) async fn dial(
     if is_welcome(&line) {
         return Ok(stream);
     }
-    Err(Failure::Rejected(match Reply::parse(&line) {
-        Some(Reply::Refused { text, .. }) => text.to_owned(),
-        _ => "its answer is not one of a fairlock node".to_owned(),
-    }))
+    Err(match Reply::parse(&line) {
+        Some(Reply::Refused { text, .. }) => Failure::Rejected(text.to_owned()),
+        _ => Failure::NoNode("its answer is not one of a fairlock node".to_owned()),
+    })
 }
 
 async fn secure(

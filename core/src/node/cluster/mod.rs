@@ -176,6 +176,11 @@ impl Cluster {
             ..MemberSettings::default()
         };
         let greeting = greeting(&members, &public, secret);
+        // Alone in its list it has no heartbeats, so nothing need happen for as long as you like.
+        let unnoticed = match peers.is_empty() {
+            true => Millis(u64::MAX),
+            false => Millis(timing.failure_timeout.0 / 2),
+        };
         let now = present();
         Some(Cluster {
             member: Member::new(now, members, member_settings, beginning, engine),
@@ -191,7 +196,7 @@ impl Cluster {
                 limit: settings.failure_timeout,
             },
             looked: now.time,
-            unnoticed: Millis(timing.failure_timeout.0 / 2),
+            unnoticed,
             told_changes: Time(0),
             collect: if settings.sync_standbys > 0 {
                 Millis(0)

@@ -96,7 +96,7 @@ impl Node {
             }
             Failure::CutShort => self.cluster_event(Event::CutShort { peer: to }),
             Failure::Silent => {}
-            Failure::NotFound(text) => {
+            Failure::NotFound(text) | Failure::NoNode(text) => {
                 if peer.trouble.as_ref() != Some(&text) {
                     now_and_then!(warn, "no link with {}: {text}", peer.address);
                     peer.trouble = Some(text);
@@ -106,11 +106,12 @@ impl Node {
                 if peer.trouble.as_ref() != Some(&text) {
                     now_and_then!(
                         error,
-                        "{} does not accept this node as its peer: {text}",
+                        "{} does not accept this node as its peer: {text}; while it is there, a node that has no complete copy does not become active",
                         peer.address
                     );
                     peer.trouble = Some(text);
                 }
+                self.cluster_event(Event::Rejected { peer: to });
             }
         }
     }

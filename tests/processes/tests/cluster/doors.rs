@@ -5,6 +5,7 @@ use fairlock_processes::{Folder, Peer, run, serve, token};
 use std::fs;
 use std::io::{Read, Write};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The command line with another list.
 fn with_list(command: &Command, list: &str) -> Command {
@@ -18,6 +19,17 @@ fn with_list(command: &Command, list: &str) -> Command {
         }
     }
     changed
+}
+
+/// While others that do not take it for their peer are there, it does not serve: for several times the half second after
+/// which it would, alone.
+fn stays_starting(cluster: &Cluster, index: usize) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        let status = cluster.status(index);
+        assert_eq!(field(&status, "role"), "starting", "{status}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -49,7 +61,7 @@ fn a_node_with_the_wrong_cluster_secret_stays_outside_and_both_say_why() {
     cluster.bring_up_as(2, replaced);
     cluster.until_logged(0, "wrong or missing cluster secret");
     cluster.until_logged(2, "wrong or missing cluster secret");
-    // Alone it may serve, but it takes nobody's state and disturbs nobody.
+    stays_starting(&cluster, 2);
     cluster.settle_among(0, |index| index != 2);
     let shown = Peer::connect(cluster.address(0)).ask("I k");
     assert!(shown.starts_with(&format!("I k held {held} ")), "{shown}");
@@ -70,6 +82,7 @@ fn lists_that_contradict_each_other_are_refused_and_shown() {
     cluster.bring_up_as(2, command);
     cluster.until_logged(2, "does not accept this node as its peer");
     cluster.until_logged(0, "refused a link from");
+    stays_starting(&cluster, 2);
     cluster.settle_among(0, |index| index != 2);
     cluster.kill(2);
     // One that knows of a further node at the end is welcome, and both lists are logged.
@@ -147,4 +160,19 @@ fn garbage_at_the_door_of_peers_moves_nobody() {
             cluster.log(index)
         );
     }
+}
+
+#[test]
+fn a_node_alone_in_its_list_that_nobody_asked_for_a_while_has_not_stood_still() {
+    let cluster = Cluster::start_with(1, &["--failure-timeout", "0.2", "--heartbeat", "0.05"]);
+    let mut client = Peer::connect(cluster.address(0));
+    for _ in 0..3 {
+        assert!(client.ask("S").starts_with("S "));
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(
+        !cluster.log(0).contains("stood still"),
+        "{}",
+        cluster.log(0)
+    );
 }
