@@ -3,6 +3,7 @@
 
 use clap::Command;
 use clap::error::{ContextKind, ErrorKind};
+use std::any::TypeId;
 use std::ffi::{OsStr, OsString};
 
 /// What other programs call an option of ours.
@@ -45,7 +46,7 @@ pub(crate) fn sentence(
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    let mut sentence = in_one_line(first);
+    let sentence = in_one_line(first);
     let line = Line {
         of: words.get(1).and_then(|word| command.find_subcommand(word)),
         command,
@@ -53,9 +54,11 @@ pub(crate) fn sentence(
         is_implied,
         error,
     };
+    if let Some(variable) = line.variable_without_text() {
+        return format!("{variable} is not text in UTF-8");
+    }
     if let Some((option, variable)) = line.variable() {
-        sentence = sentence.replace(&option, variable);
-        return sentence;
+        return sentence.replace(&option, variable);
     }
     let usage = text.split("Usage: ").nth(1);
     match (line.hint(), error.kind(), usage) {
@@ -181,6 +184,23 @@ impl Line<'_> {
         let variable = option(self.of?, name)?.get_env()?;
         std::env::var_os(variable)?;
         Some((format!("'{shown}'"), variable.to_str()?))
+    }
+
+    /// The variable with bytes that are no text, where the words are all text. clap names nothing in that case.
+    fn variable_without_text(&self) -> Option<&str> {
+        let is_text = |word: &OsString| word.to_str().is_some();
+        if self.error.kind() != ErrorKind::InvalidUtf8 || !self.words.iter().all(is_text) {
+            return None;
+        }
+        let mut of_text = self
+            .of?
+            .get_arguments()
+            .filter(|argument| argument.get_value_parser().type_id() == TypeId::of::<String>());
+        of_text.find_map(|argument| {
+            let name = argument.get_env()?;
+            let value = std::env::var_os(name)?;
+            value.to_str().is_none().then(|| name.to_str())?
+        })
     }
 }
 

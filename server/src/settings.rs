@@ -375,14 +375,14 @@ fn lacks_quotes(text: &str, line: usize) -> bool {
         return false;
     };
     let is_bare = |letter: char| letter.is_alphanumeric() || "/.[~-$:".contains(letter);
-    let takes_text = |setting: &&Setting| {
+    let takes_text = |setting: &Setting| {
         setting.name == name.trim()
             && !matches!(
                 setting.kind,
                 SettingKind::Flag | SettingKind::Number | SettingKind::Seconds
             )
     };
-    value.trim_start().starts_with(is_bare) && Settings::ALL.iter().any(|s| takes_text(&s))
+    value.trim_start().starts_with(is_bare) && Settings::ALL.iter().any(takes_text)
 }
 
 /// A value of the file as text, if it is of the type that the setting has.

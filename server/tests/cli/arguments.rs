@@ -1,8 +1,8 @@
 //! Wrong arguments: exit code 64, one sentence on standard error, nothing on standard output.
 
 use crate::support::{Folder, fairlock, outcome};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Goal: no wrong argument gets through, and each is named. Method: a table; no server is needed,
 /// because a wrong argument is found before anything is sent.
@@ -182,17 +182,40 @@ fn a_wrong_setting_names_its_place() {
     );
 }
 
-/// Goal: who has typed no option is told of the variable. Method: the one variable of a client with values to choose from.
+/// Goal: who has typed no option is told of the variable. Method: a client's variable with values to choose from, and
+/// variables that are no text.
 #[test]
 fn a_wrong_variable_is_named_and_not_the_option_that_nobody_typed() {
-    let mut command = fairlock(["status"]);
-    command.env("FAIRLOCK_TLS", "1");
-    let outcome = outcome(command);
-    assert_eq!(outcome.code, 64, "{outcome:?}");
-    assert!(
-        outcome.err.contains("'1' for FAIRLOCK_TLS") && !outcome.err.contains("--tls"),
-        "{outcome:?}"
-    );
+    let no_text = OsStr::from_bytes(b"\xff");
+    for (words, variable, value, expected) in [
+        (
+            &["status"][..],
+            "FAIRLOCK_TLS",
+            OsStr::new("1"),
+            "'1' for FAIRLOCK_TLS",
+        ),
+        (
+            &["locks"],
+            "FAIRLOCK_SERVERS",
+            no_text,
+            "FAIRLOCK_SERVERS is not text",
+        ),
+        (
+            &[],
+            "FAIRLOCK_MAX_KEYS",
+            no_text,
+            "FAIRLOCK_MAX_KEYS is not text",
+        ),
+    ] {
+        let mut command = fairlock(words);
+        command.env(variable, value);
+        let outcome = outcome(command);
+        assert_eq!(outcome.code, 64, "{outcome:?}");
+        assert!(
+            outcome.err.contains(expected) && !outcome.err.contains("--"),
+            "{outcome:?}"
+        );
+    }
 }
 
 /// Goal: keys of any bytes are arguments; only NUL cannot be. Method: it gets as far as the network.
