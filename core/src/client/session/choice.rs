@@ -245,7 +245,12 @@ impl Session {
             }
             Kind::Query(_) => {
                 // Asking twice does no harm, so nothing has to be known about the first.
-                operation.older.retain(|sent| sent.connection.is_some());
+                operation.older.retain(|sent| {
+                    if sent.connection.is_none() {
+                        self.tags.remove(sent.tag.number);
+                    }
+                    sent.connection.is_some()
+                });
                 if was_current && let Some(sent) = operation.current.take() {
                     self.tags.remove(sent.tag.number);
                     self.fail_lost_try(id, index, answered > sent.sequence, now);

@@ -86,8 +86,8 @@ pub(super) struct Connection {
     pub(super) answered: u64,
     /// When the latest line that was answered at all had been sent.
     pub(super) answered_sent_at: Micros,
-    /// Questions for the status, which carry no tag.
-    pub(super) statuses: VecDeque<OperationId>,
+    /// Questions for the status, each with the tag that its request does not carry.
+    pub(super) statuses: VecDeque<(OperationId, Tag)>,
 }
 
 impl Connection {

@@ -1,7 +1,7 @@
 //! Questions: who holds, who waits, what is held, how is the node; and waiting for a connection.
 
 use super::super::view::{HeldLock, KeyState, LockPage, Status, Waiter, Waiters};
-use super::operation::{Kind, Operation, Place};
+use super::operation::{Age, Kind, Operation};
 use super::slab::OperationId;
 use super::tries::Tries;
 use super::{Ask, FaceId, Micros, Outcome, Session};
@@ -139,7 +139,7 @@ impl Session {
             }
             What::Status => {
                 Request::Status.encode(outgoing);
-                self.connections[index].statuses.push_back(id);
+                self.connections[index].statuses.push_back((id, tag));
             }
         }
         self.note_sent(id, tag, index, now);
@@ -227,10 +227,9 @@ impl Session {
 
     /// `S`, which answers the first question for it on its connection.
     pub(super) fn handle_status(&mut self, index: usize, status: &StatusReply<'_>) {
-        let Some(id) = self.connections[index].statuses.pop_front() else {
+        let Some(id) = self.settle_status(index, true) else {
             return;
         };
-        self.settle_status(id, index);
         let outcome = Outcome::Status(Box::new(Status {
             role: status.role,
             node: status.node.to_owned(),
@@ -247,22 +246,19 @@ impl Session {
 
     /// The first question for the status on this connection was refused.
     pub(super) fn refuse_status(&mut self, index: usize, error: Error) {
-        if let Some(id) = self.connections[index].statuses.pop_front() {
+        if let Some(id) = self.settle_status(index, false) {
             self.fail_operation(id, error);
         }
     }
 
-    fn settle_status(&mut self, id: OperationId, index: usize) {
-        let Some(operation) = self.operations.get_mut(id) else {
-            return;
-        };
-        if operation.connection() == Some(index)
-            && let Some(sent) = operation.current.take()
-        {
-            operation.place = Place::Sent;
-            self.note_answer(index, sent.sequence, sent.at, true);
-            self.settle_copy(id, sent);
-        }
+    /// The first question for the status on this connection is answered: which operation that is, unless it has been
+    /// asked again elsewhere. `counts` as in `note_answer`.
+    fn settle_status(&mut self, index: usize, counts: bool) -> Option<OperationId> {
+        let (id, tag) = self.connections[index].statuses.pop_front()?;
+        let (sent, age) = self.operations.get_mut(id)?.take_copy(tag, index)?;
+        self.note_answer(index, sent.sequence, sent.at, counts);
+        self.settle_copy(id, sent);
+        (age == Age::Current).then_some(id)
     }
 }
 

@@ -160,12 +160,14 @@ impl Session {
                 }
             }
             Reply::Free { key, waiters, tag } => {
-                if let Some((id, _)) = self.settle(index, Letter::Inspect, key, tag, line)? {
+                if let Some(id) = self.settle_query(index, Letter::Inspect, key, tag, line)? {
                     self.handle_free(id, waiters);
                 }
             }
             Reply::Held { ref holder, tag } => {
-                if let Some((id, _)) = self.settle(index, Letter::Inspect, holder.key, tag, line)? {
+                if let Some(id) =
+                    self.settle_query(index, Letter::Inspect, holder.key, tag, line)?
+                {
                     self.handle_held(id, holder);
                 }
             }
@@ -182,7 +184,7 @@ impl Session {
                 }
             }
             Reply::Waiters { key, count, tag } => {
-                if let Some((id, _)) = self.settle(index, Letter::Waiters, key, tag, line)? {
+                if let Some(id) = self.settle_query(index, Letter::Waiters, key, tag, line)? {
                     self.handle_waiters(id, count);
                 }
             }
@@ -192,10 +194,12 @@ impl Session {
                 }
             }
             Reply::Listed { tag, .. } => {
-                if let Some((id, sent, _)) = self.take(index, Letter::List, tag) {
+                if let Some((id, sent, age)) = self.take(index, Letter::List, tag) {
                     self.note_answer(index, sent.sequence, sent.at, true);
                     self.settle_copy(id, sent);
-                    self.handle_listed(id);
+                    if age == Age::Current {
+                        self.handle_listed(id);
+                    }
                 }
             }
             Reply::Hello(_) => return Err(excerpt(line)),
@@ -419,6 +423,20 @@ impl Session {
         self.note_answer(index, sent.sequence, sent.at, true);
         self.settle_copy(id, sent);
         Ok(Some((id, age)))
+    }
+
+    /// The same for a question. Rule 4.4: it has been asked again elsewhere because another node is active, so what the
+    /// one that was asked before still says is no answer, and its rows were not taken either.
+    fn settle_query(
+        &mut self,
+        index: usize,
+        letter: Letter,
+        key: KeyRef<'_>,
+        tag: Option<Tag>,
+        line: &[u8],
+    ) -> Result<Option<OperationId>, Garbage> {
+        let settled = self.settle(index, letter, key, tag, line)?;
+        Ok(settled.and_then(|(id, age)| (age == Age::Current).then_some(id)))
     }
 }
 

@@ -2,6 +2,7 @@
 //! the rules of section 4 of the behaviour.
 
 mod acquiring;
+mod asking;
 mod closing;
 mod connecting;
 mod holding;
