@@ -7,7 +7,9 @@ use super::core::{After, Core};
 use super::driver::{Command, Driver, clock, fork};
 use super::event_loop::EventLoop;
 use super::options::{FollowMoves, Options};
-use super::session::{Ask, FaceId, LockId, Micros, OperationId, Outcome, Session, Settings};
+use super::session::{
+    Ask, FaceId, LockId, Micros, OperationId, Outcome, SeenLock, Session, Settings,
+};
 use super::wave::Turn;
 use crate::error::{Error, LostReason};
 use crate::protocol::{ClientId, NameRef, SecretRef};
@@ -423,7 +425,7 @@ impl Instance {
     }
 
     pub(crate) fn lock_view(&self, lock: LockId) -> LockView {
-        let view = self.lock().session.view_lock(lock, clock::now());
+        let view = self.look(&mut self.lock(), lock);
         LockView {
             lease: Duration::from_micros(view.map_or(0, |view| view.lease)),
             remaining: Duration::from_micros(view.map_or(0, |view| view.remaining)),
@@ -432,9 +434,19 @@ impl Instance {
         }
     }
 
+    /// If the look finds the lock overdue, the driver tells those who have to hear it: whoever only looks is not called
+    /// back, and may hold what a callback waits for.
+    fn look(&self, core: &mut Core, lock: LockId) -> Option<SeenLock> {
+        let view = core.session.view_lock(lock, clock::now());
+        if core.session.has_effects() {
+            self.ask_driver_to_write();
+        }
+        view
+    }
+
     pub(crate) fn on_lost(&self, lock: LockId, told: OnLost) {
         let mut core = self.lock();
-        match core.session.view_lock(lock, 0).and_then(|view| view.lost) {
+        match self.look(&mut core, lock).and_then(|view| view.lost) {
             Some(reason) => {
                 drop(core);
                 told(reason);
@@ -452,7 +464,7 @@ impl Instance {
     ) -> Poll<LostReason> {
         let mut guard = self.lock();
         let core = &mut *guard;
-        if let Some(reason) = core.session.view_lock(lock, 0).and_then(|view| view.lost) {
+        if let Some(reason) = self.look(core, lock).and_then(|view| view.lost) {
             return Poll::Ready(reason);
         }
         let number = *watcher.get_or_insert_with(|| {

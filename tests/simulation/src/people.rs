@@ -89,7 +89,7 @@ impl World {
 
     /// Who believes to hold a lock writes with its token; the write takes a while to get there.
     fn use_register(&mut self, client: usize, now: u64) {
-        let Some(user) = &self.people[client].user else {
+        let Some(user) = &mut self.people[client].user else {
             return;
         };
         let held: Vec<Held> = user
@@ -395,7 +395,7 @@ impl World {
             let now = person.clock.read(self.now);
             let Some(user) = &person.user else { continue };
             for held in &user.locks {
-                if user.session.is_held(held.lock, now) {
+                if user.session.would_say_held(held.lock, now) {
                     believed.push((client, held.key, held.token));
                 }
             }

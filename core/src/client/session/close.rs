@@ -51,10 +51,14 @@ impl Session {
             self.close_operation(id, now);
         }
         for lock in self.locks.ids() {
-            if self.view_lock(lock, 0).is_some_and(|view| view.held) {
-                self.lose_lock(lock, LostReason::Closed);
-                self.release_lost(lock, now);
+            if self.is_lost_or_released(lock) {
+                continue;
             }
+            if self.view_lock(lock, now).is_some_and(|view| view.held) {
+                self.lose_lock(lock, LostReason::Closed);
+            }
+            // Also what is left of one that was found overdue just now.
+            self.release_lost(lock, now);
         }
         self.check_end(now);
     }

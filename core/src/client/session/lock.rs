@@ -127,10 +127,11 @@ impl Session {
         self.lock_deadlines.set(lock.0.index, due);
     }
 
-    /// What the lock object shows.
-    pub(crate) fn view_lock(&self, lock: LockId, now: Micros) -> Option<LockView> {
+    /// What the lock object shows. If that is that it is no longer held, its loss is decided and will be told.
+    pub(crate) fn view_lock(&mut self, lock: LockId, now: Micros) -> Option<LockView> {
+        self.lose_overdue(lock, now);
         let held = self.locks.get(lock)?;
-        let is_held = held.state == State::Held && now < held.lost_at();
+        let is_held = held.state == State::Held;
         Some(LockView {
             lease: held.lease.micros(),
             remaining: if is_held {
@@ -144,6 +145,13 @@ impl Session {
                 State::Held | State::Releasing | State::Released { .. } | State::Unreleased => None,
             },
         })
+    }
+
+    /// The same for who is not there: nothing is decided.
+    #[cfg(feature = "simulation")]
+    pub(super) fn would_say_held(&self, lock: LockId, now: Micros) -> bool {
+        let held = self.locks.get(lock);
+        held.is_some_and(|held| held.state == State::Held && now < held.lost_at())
     }
 
     pub(super) fn handle_lock_due(&mut self, lock: LockId, now: Micros) {
@@ -162,8 +170,8 @@ impl Session {
         self.schedule_lock(lock);
     }
 
-    /// Nobody waits for the timer to say what the clock says already: whoever has seen that a lock
-    /// is no longer held must not be told afterwards that it was.
+    /// Nobody waits for the timer to say what the clock says already: whoever looks at a lock calls this first, so
+    /// that none is seen lost and then held again by a renewal that is confirmed late.
     fn lose_overdue(&mut self, lock: LockId, now: Micros) {
         let Some(held) = self.locks.get(lock) else {
             return;

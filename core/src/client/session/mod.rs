@@ -34,6 +34,7 @@ mod tests;
 mod tries;
 
 pub(crate) use close::Life;
+pub(crate) use lock::LockView as SeenLock;
 pub(crate) use slab::{FaceId, LockId, OperationId, Slab};
 
 use super::address::Address;

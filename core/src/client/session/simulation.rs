@@ -144,9 +144,15 @@ impl Session {
         self.session.drop_lock(lock.0, now);
     }
 
+    /// Whether the lock object would say that it is held, for who only watches.
+    #[must_use]
+    pub fn would_say_held(&self, lock: LockId, now: Micros) -> bool {
+        self.session.would_say_held(lock.0, now)
+    }
+
     /// Whether the lock object says that it is held.
     #[must_use]
-    pub fn is_held(&self, lock: LockId, now: Micros) -> bool {
+    pub fn is_held(&mut self, lock: LockId, now: Micros) -> bool {
         let view = self.session.view_lock(lock.0, now);
         view.is_some_and(|view| view.held)
     }

@@ -80,3 +80,16 @@ fn closing_before_a_connection_is_up_ends_at_once() {
     assert_eq!(world.result(closing), Some(Ok(Outcome::Done)));
     assert!(world.finished && world.pipes.is_empty());
 }
+
+/// Goal: closing gives back what is left of a lock whose time is over at that moment. Method: close after its time and
+/// before its timer.
+#[test]
+fn rule_4_11_a_lock_that_closing_finds_lost_is_given_back_too() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 8_000, false);
+    world.now += 7 * S;
+    world.ask(Ask::Close);
+    assert_eq!(world.lost, [(grant.lock, LostReason::Expired)]);
+    let (_, line) = world.all_lines().pop().expect("a release");
+    assert!(line.starts_with("R k 100 #"), "{line}");
+}

@@ -410,6 +410,32 @@ fn rule_4_9_max_hold_ends_the_renewals() {
     assert_eq!(world.lost, [(grant.lock, LostReason::Expired)]);
 }
 
+/// Goal: a lock that has said that it is not held is never held again, and its loss is told once. Method: look at it
+/// after its time and before its timer, then let a renewal that had been sent in time be confirmed.
+#[test]
+fn rule_4_9_who_finds_a_lock_overdue_decides_its_loss() {
+    let mut world = World::up(&["a:1"]);
+    let grant = world.hold("k", 8_000, false);
+    idle(&mut world, 6 * S);
+    let (keeping, _) = world.ask(Ask::KeepLock {
+        lock: grant.lock,
+        lease: None,
+    });
+    let (index, line) = world.all_lines().pop().expect("a keep");
+    world.now += S;
+    let view = world.view(grant.lock);
+    let lost = Some(LostReason::Unconfirmed);
+    assert_eq!((view.held, view.remaining, view.lost), (false, 0, lost));
+    assert_eq!(world.lost, [(grant.lock, LostReason::Unconfirmed)]);
+    let reason = LostReason::Unconfirmed;
+    assert_eq!(world.error(keeping), ErrorKind::LockLost { reason });
+    world.say(index, &format!("K k ok {}", tag(&line)));
+    assert_eq!(world.view(grant.lock), view, "lost is lost");
+    idle(&mut world, 10 * S);
+    assert_eq!(world.view(grant.lock), view);
+    assert_eq!(world.lost.len(), 1, "once");
+}
+
 #[test]
 fn a_lock_that_is_left_held_is_not_touched_any_more() {
     let mut world = World::up(&["a:1"]);

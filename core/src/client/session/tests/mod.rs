@@ -261,10 +261,10 @@ impl World {
         }
     }
 
-    pub(super) fn view(&self, lock: LockId) -> super::lock::LockView {
-        self.session
-            .view_lock(lock, self.now)
-            .expect("a known lock")
+    pub(super) fn view(&mut self, lock: LockId) -> super::lock::LockView {
+        let view = self.session.view_lock(lock, self.now);
+        self.settle();
+        view.expect("a known lock")
     }
 
     /// A lock that is held, by the whole way over the wire.

@@ -357,7 +357,7 @@ impl Storm {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         for (call, end) in &self.ends_by {
             assert!(self.now <= *end, "a call ends with its wait: {call:?}");
         }
