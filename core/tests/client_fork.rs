@@ -60,6 +60,31 @@ fn the_old_client_works_in_the_child_with_an_identity_of_its_own() {
     hold(&client, "childs");
 }
 
+/// Goal: operators see which process holds a lock. Method: look at what a parent and its forked child hold with one client
+/// that was given no name.
+#[test]
+fn a_client_without_a_name_has_the_number_of_the_process_it_is_in() {
+    fn holder(client: &Client) -> String {
+        let lock = hold(client, "k");
+        let state = client.inspect("k").call().expect("an answer");
+        assert_eq!(lock.release().call(), Ok(true));
+        match state {
+            KeyState::Held(held) => String::from_utf8(held.name.expect("a name")).expect("text"),
+            KeyState::Free { .. } => panic!("it is held"),
+        }
+    }
+
+    let server = server();
+    let client = Client::new(server.address().to_string()).expect("options");
+    let parent = std::process::id();
+    assert!(holder(&client).ends_with(&format!(":{parent}")));
+    forked(|| {
+        let child = std::process::id();
+        assert_ne!(child, parent);
+        assert!(holder(&client).ends_with(&format!(":{child}")));
+    });
+}
+
 #[test]
 fn a_new_client_works_in_the_child() {
     let server = server();

@@ -6,7 +6,7 @@ pub(crate) use super::core::Face;
 use super::core::{After, Core};
 use super::driver::{Command, Driver, clock, fork};
 use super::event_loop::EventLoop;
-use super::options::{FollowMoves, Options};
+use super::options::{FollowMoves, Options, default_name};
 use super::session::{
     Ask, FaceId, LockId, Micros, OperationId, Outcome, SeenLock, Session, Settings,
 };
@@ -162,7 +162,10 @@ impl Instance {
         let number = driver.new_client();
         let (id, seed) = chance.split_at(16);
         let mut name = Vec::new();
-        NameRef::encode(&options.name, &mut name);
+        match &options.name {
+            Some(given) => NameRef::encode(given, &mut name),
+            None => NameRef::encode(&default_name(), &mut name),
+        }
         let secret = options.secret.as_ref().map(|secret| {
             let mut spelling = Vec::new();
             SecretRef::encode(secret, &mut spelling);

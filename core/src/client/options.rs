@@ -240,11 +240,9 @@ impl ClientBuilder {
                 self.retry_for
             )));
         }
-        let name = match self.name {
-            Some(name) => name,
-            None => default_name(),
-        };
-        if name.is_empty() || name.len() > limits::NAME_BYTES {
+        if let Some(name) = &self.name
+            && !(1..=limits::NAME_BYTES).contains(&name.len())
+        {
             return Err(Error::argument(format!(
                 "the client's name has {} bytes; give 1 to {}",
                 name.len(),
@@ -253,7 +251,7 @@ impl ClientBuilder {
         }
         Ok(Options {
             servers: parse_list(&servers)?,
-            name,
+            name: self.name,
             secret: secret(self.secret, self.secret_file)?,
             connect_timeout,
             retry_for: self.retry_for,
@@ -277,7 +275,8 @@ const YEAR: Duration = Duration::from_millis(limits::TIME_MAX_MS);
 /// Checked options of a client.
 pub(crate) struct Options {
     pub(crate) servers: Vec<Address>,
-    pub(crate) name: Vec<u8>,
+    /// The default name if none is given: it has the number of the process, and so is another one in a forked child.
+    pub(crate) name: Option<Vec<u8>>,
     pub(crate) secret: Option<Vec<u8>>,
     pub(crate) connect_timeout: Duration,
     pub(crate) retry_for: Duration,
@@ -368,7 +367,7 @@ fn read_secret(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(secret)
 }
 
-fn default_name() -> Vec<u8> {
+pub(super) fn default_name() -> Vec<u8> {
     #[cfg(unix)]
     let host = rustix::system::uname()
         .nodename()
