@@ -1,10 +1,11 @@
 //! Which connection a request takes, and what happens to those that wait when one comes up or is lost.
 
 use super::connection::State;
+use super::hash::Seeded;
 use super::moved::Reach;
 use super::operation::{Kind, Operation, Place};
 use super::slab::OperationId;
-use super::{Effect, Micros, Quick, Session};
+use super::{Effect, Micros, Session};
 use crate::protocol::{Key, Role};
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ pub(super) enum Choice {
 
 /// If this is a release or cancel that had been sent: it is over.
 pub(super) fn leave_busy_key(
-    busy_keys: &mut HashMap<Key, (u32, u32), Quick>,
+    busy_keys: &mut HashMap<Key, (u32, u32), Seeded>,
     operation: &Operation,
 ) {
     let (Kind::Release(repeat, _) | Kind::Cancel(repeat, _)) = &operation.kind else {

@@ -17,6 +17,7 @@ mod choice;
 mod close;
 mod connection;
 mod deadlines;
+mod hash;
 mod keep;
 mod lock;
 mod moved;
@@ -44,12 +45,12 @@ use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Key, Millis, Token, Wait};
 use connection::Connection;
 use deadlines::Deadlines;
+use hash::Seeded;
 use lock::HeldLock;
 use moved::Active;
 use operation::Operation;
 use recent::Recent;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use tags::Tags;
 
 /// Microseconds of a clock that runs while the machine sleeps.
@@ -204,7 +205,7 @@ pub(crate) struct Session {
     /// Operations that wait for a connection, in the order in which they began to.
     waiting: VecDeque<OperationId>,
     /// Keys with a release or cancel under way: the connection, and how many.
-    busy_keys: HashMap<Key, (u32, u32), Quick>,
+    busy_keys: HashMap<Key, (u32, u32), Seeded>,
     locks: Slab<LockId, HeldLock>,
     lock_deadlines: Deadlines,
     recent: Recent,
@@ -226,6 +227,7 @@ impl Session {
         let mut session = Session {
             registered: connections.len(),
             chance: settings.seed,
+            busy_keys: HashMap::with_hasher(Seeded::new(settings.seed)),
             settings,
             connections,
             connection_deadlines: Deadlines::default(),
@@ -237,7 +239,6 @@ impl Session {
             tags: Tags::default(),
             last_tag: 0,
             waiting: VecDeque::new(),
-            busy_keys: HashMap::default(),
             locks: Slab::new(),
             lock_deadlines: Deadlines::default(),
             recent: Recent::default(),
@@ -380,46 +381,5 @@ impl Session {
         mixed ^= mixed >> 31;
         let tenth = time / 10;
         time - tenth + mixed % (2 * tenth + 1)
-    }
-}
-
-/// For maps of tags and keys that this client has chosen itself: nobody can choose them to collide.
-#[derive(Default)]
-pub(super) struct QuickHasher(u64);
-
-type Quick = BuildHasherDefault<QuickHasher>;
-
-impl QuickHasher {
-    fn add(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
-    }
-}
-
-impl Hasher for QuickHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
-        // The last eight bytes overlap those before; the length is added besides.
-        self.add(match bytes.last_chunk() {
-            Some(last) => u64::from_le_bytes(*last),
-            None => rest
-                .iter()
-                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-        });
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.add(word);
-    }
-
-    fn write_usize(&mut self, word: usize) {
-        self.add(word as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        // The map takes its places from the upper and the lower bits.
-        self.0 ^ (self.0 >> 32)
     }
 }

@@ -1,7 +1,8 @@
 //! Which operation a tag belongs to. Tags are given out in a row and most are soon over, so nearly all that are in use have places of
 //! their own in a table that is indexed by a tag's last bits; the few whose place is taken by another one stand in a map.
 
-use super::{OperationId, Quick};
+use super::OperationId;
+use super::hash::Quick;
 use std::collections::HashMap;
 
 /// Places of the table at first and at most.
