@@ -85,33 +85,27 @@ impl Instance {
         &self,
         started: Started,
         lead: Option<Lead>,
-        mut since: Micros,
+        since: Micros,
         check: &mut Check<'_>,
     ) -> Result<Outcome, Error> {
         if let Some(mut lead) = lead {
-            let connection = lead.connection;
+            let mut since = since;
             loop {
                 match self.lead(started, &mut lead, since) {
                     Led::Done(result) => return result,
                     Led::Leave => break,
-                    Led::GoOn => {
-                        since = clock::now();
-                        let Some((_, go_on)) = check else {
-                            continue;
-                        };
-                        let unwinding = Leaving {
-                            instance: self,
-                            connection,
-                        };
-                        let goes_on = go_on();
-                        std::mem::forget(unwinding);
-                        if !goes_on {
-                            self.leave(connection);
-                            self.abandon(&started);
-                            return Err(Error::cancelled());
-                        }
-                    }
+                    Led::GoOn => {}
                 }
+                if let Some((_, go_on)) = check {
+                    // It may take its time, and others wait for answers on this connection.
+                    self.leave(lead.connection);
+                    if !go_on() {
+                        self.abandon(&started);
+                        return Err(Error::cancelled());
+                    }
+                    break;
+                }
+                since = clock::now();
             }
         }
         PARKER.with(|waker| self.park(started, waker, check))
@@ -128,7 +122,7 @@ impl Instance {
             return None;
         }
         match line.reader {
-            Reader::Driver | Reader::Nobody(_) | Reader::Loop(_) => {}
+            Reader::Driver | Reader::Nobody(_) | Reader::Loop => {}
             Reader::DriverNow | Reader::LoopNow | Reader::Caller => return None,
         }
         line.reader = Reader::Caller;
@@ -228,18 +222,6 @@ impl Wake for Parker {
 
     fn wake_by_ref(self: &Arc<Parker>) {
         self.0.unpark();
-    }
-}
-
-/// Gives the socket back if the thread that reads it unwinds.
-struct Leaving<'a> {
-    instance: &'a Instance,
-    connection: ConnectionId,
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        self.instance.leave(self.connection);
     }
 }
 

@@ -66,8 +66,8 @@ pub(super) enum Reader {
     DriverNow,
     /// A blocking call; the driver does not watch it.
     Caller,
-    /// The event loop of the host, which always watches it, has last used it then; the driver does not watch it.
-    Loop(Micros),
+    /// The event loop of the host, which always watches it; the driver does not watch it for as long as that loop turns.
+    Loop,
     /// The event loop is at it at this moment.
     LoopNow,
     /// Nobody since then: blocking calls follow each other closely, and the next one is expected.
@@ -107,6 +107,9 @@ pub(super) struct Core {
     pub(super) wave: Wave,
     /// When the driver looks for sockets that nobody reads any more.
     pub(super) look_at: Option<Micros>,
+    /// When the event loop was last lent sockets, and which turn of it had shown that it turns.
+    pub(super) lent_at: Micros,
+    pub(super) lent_for: u64,
     pub(super) finished: bool,
 }
 
@@ -159,6 +162,8 @@ impl Core {
             writes: Vec::new(),
             wave: Wave::new(),
             look_at: None,
+            lent_at: 0,
+            lent_for: 0,
             finished: false,
         }
     }

@@ -1,20 +1,24 @@
 //! The event loop of a host language as a reader of sockets. A loop that is about to sleep anyway can wait for the sockets of
 //! its clients too: no other thread has to be woken to read, and none has to wake the loop with the answer.
 //!
-//! The driver takes the sockets back when the loop has not come by for a while, so a loop that is blocked holds up neither renewals nor
-//! anything else. A socket may be watched by both; who comes first reads.
+//! The loop is lent the sockets only when it has just turned, and the driver takes them back when it has not turned for a while, whatever
+//! is started meanwhile: so a loop that is blocked holds up neither renewals nor anything else. A socket may be watched by both; who comes first
+//! reads.
 
-use super::driver::{Driver, fork};
+use super::driver::{Driver, clock, fork};
 use super::instance::Instance;
-use mio::{Events, Poll};
+use super::session::Micros;
+use mio::{Events, Poll, Token, Waker};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
+/// The token of the loop's own waker.
+const WAKER: Token = Token(usize::MAX);
 /// One turn of the loop reads so much of a socket at a time.
 const READ_BUFFER: usize = 64 * 1024;
 
@@ -30,6 +34,13 @@ pub struct EventLoop {
     reading: Mutex<Reading>,
     writing: Mutex<Writing>,
     clients: Mutex<BTreeMap<usize, Weak<Instance>>>,
+    /// How many turns have begun, when the last of them did, and on which thread.
+    turns: AtomicU64,
+    turned_at: AtomicU64,
+    thread: AtomicUsize,
+    waker: Waker,
+    /// It has been called, and has not turned since.
+    called: AtomicBool,
     retired: AtomicBool,
 }
 
@@ -39,11 +50,20 @@ struct Reading {
     buffer: Box<[u8]>,
 }
 
-/// What is started during a turn is written at its end, all that goes to one socket at once.
+/// What is started during a turn, on its thread, is written at its end, all that goes to one socket at once.
 #[derive(Default)]
 struct Writing {
-    turning: bool,
+    /// The thread of the turn that goes on.
+    turning: Option<usize>,
     clients: Vec<Weak<Instance>>,
+}
+
+/// A number that no other thread has, as long as this one lives; never zero. Cheaper than what the standard library calls a thread.
+fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,6 +82,8 @@ impl EventLoop {
             generation: fork::generation(),
             descriptor: poll.as_raw_fd(),
             registry: poll.registry().try_clone()?,
+            waker: Waker::new(poll.registry(), WAKER)?,
+            called: AtomicBool::new(false),
             reading: Mutex::new(Reading {
                 poll,
                 events: Events::with_capacity(256),
@@ -69,6 +91,9 @@ impl EventLoop {
             }),
             writing: Mutex::default(),
             clients: Mutex::default(),
+            turns: AtomicU64::new(0),
+            turned_at: AtomicU64::new(0),
+            thread: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
         })
     }
@@ -86,7 +111,7 @@ impl EventLoop {
     pub fn begin_turn(&self) {
         if self.is_of_this_process() && self.reads() {
             // What the descriptor of another process tells of belongs to that one, and is left to it.
-            locked(&self.writing).turning = true;
+            locked(&self.writing).turning = Some(this_thread());
             self.read();
         }
     }
@@ -98,7 +123,7 @@ impl EventLoop {
         }
         let clients = {
             let mut writing = locked(&self.writing);
-            writing.turning = false;
+            writing.turning = None;
             std::mem::take(&mut writing.clients)
         };
         for client in clients.iter().filter_map(Weak::upgrade) {
@@ -112,8 +137,27 @@ impl EventLoop {
         self.end_turn();
     }
 
+    /// The number of the latest turn, if this is the thread of the loop and it is to turn again.
+    pub(super) fn turn_of_this_thread(&self) -> Option<u64> {
+        let here = self.reads() && self.thread.load(Ordering::SeqCst) == this_thread();
+        here.then(|| self.turns.load(Ordering::SeqCst))
+    }
+
+    /// Has the loop turn once, so that it shows that it does.
+    pub(super) fn call(&self) {
+        if !self.called.load(Ordering::SeqCst) && !self.called.swap(true, Ordering::SeqCst) {
+            // It fails only if the descriptor is gone, and then the driver reads.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// When the latest turn began.
+    pub(super) fn turned_at(&self) -> Micros {
+        self.turned_at.load(Ordering::SeqCst)
+    }
+
     /// Whether the loop still turns.
-    pub(super) fn reads(&self) -> bool {
+    fn reads(&self) -> bool {
         !self.retired.load(Ordering::SeqCst)
     }
 
@@ -124,6 +168,10 @@ impl EventLoop {
             // A turn within a callback of another turn, which reads on when that returns.
             Err(TryLockError::WouldBlock) => return,
         };
+        self.thread.store(this_thread(), Ordering::SeqCst);
+        self.turned_at.store(clock::now(), Ordering::SeqCst);
+        self.turns.fetch_add(1, Ordering::SeqCst);
+        self.called.store(false, Ordering::SeqCst);
         let Reading {
             poll,
             events,
@@ -134,6 +182,9 @@ impl EventLoop {
             return;
         }
         for event in events.iter() {
+            if event.token() == WAKER {
+                continue;
+            }
             let (number, index) = Driver::client_and_connection(event.token());
             let client = locked(&self.clients).get(&number).and_then(Weak::upgrade);
             if let Some(client) = client {
@@ -150,16 +201,17 @@ impl EventLoop {
 
     pub(super) fn adopt(&self, client: &Arc<Instance>) {
         locked(&self.clients).insert(client.number(), Arc::downgrade(client));
+        self.call();
     }
 
     pub(super) fn dismiss(&self, client: usize) {
         locked(&self.clients).remove(&client);
     }
 
-    /// Leaves what `client` has to write to the end of the turn. False if there is none.
+    /// Leaves what `client` has to write to the end of the turn. False if this thread is in none.
     pub(super) fn defer(&self, client: usize) -> bool {
         let mut writing = locked(&self.writing);
-        if !writing.turning {
+        if writing.turning != Some(this_thread()) {
             return false;
         }
         let clients = locked(&self.clients);

@@ -18,7 +18,7 @@ use std::sync::{Arc, MutexGuard};
 /// Of much that was read so many bytes are handled at once.
 const PORTION: usize = 2048;
 
-/// The driver takes a socket back that blocking calls, or the event loop, have not used for this long.
+/// The driver takes a socket back that blocking calls have not used for this long, and all of them where the event loop has not turned.
 const TAKE_BACK_AFTER: Micros = 20_000;
 
 impl Instance {
@@ -109,6 +109,10 @@ impl Instance {
                 return core;
             }
             line.writing = true;
+            if let Reader::Nobody(_) = line.reader {
+                // The answer is not that of a blocking call, which would be the reader by now.
+                line.give_to_driver(&self.driver.registry);
+            }
             let socket = line.socket.clone();
             drop(core);
             let written = write_all(&socket, &buffer);
@@ -185,7 +189,7 @@ impl Instance {
             };
             let before = line.reader;
             match (before, this) {
-                (Reader::Driver, _) | (Reader::Loop(_) | Reader::Nobody(_), Reader::LoopNow) => {}
+                (Reader::Driver, _) | (Reader::Loop | Reader::Nobody(_), Reader::LoopNow) => {}
                 // Somebody else is at it, and watches it too: what comes while he reads he hears of.
                 _ => return,
             }
@@ -207,7 +211,7 @@ impl Instance {
             match core.line(id) {
                 Some(line) => {
                     line.reader = match before {
-                        Reader::Loop(_) | Reader::Nobody(_) => Reader::Loop(now),
+                        Reader::Loop | Reader::Nobody(_) => Reader::Loop,
                         driver => driver,
                     };
                     if this == Reader::LoopNow {
@@ -302,10 +306,14 @@ impl Instance {
             return;
         }
         core.look_at = None;
+        let event_loop = self.event_loop.as_ref();
+        let turned_at = event_loop.map_or(0, |event_loop| event_loop.turned_at());
+        let turned_at = turned_at.max(core.lent_at);
         let mut next: Option<Micros> = None;
         for line in core.lines.iter_mut().flatten() {
             let since = match line.reader {
-                Reader::Nobody(since) | Reader::Loop(since) => since,
+                Reader::Nobody(since) => since,
+                Reader::Loop => turned_at,
                 Reader::LoopNow => now,
                 Reader::Driver | Reader::DriverNow | Reader::Caller => continue,
             };
@@ -321,13 +329,20 @@ impl Instance {
 }
 
 impl Instance {
-    /// An operation begins on the event loop: for a while the loop alone reads the sockets.
+    /// An operation begins on the event loop's own thread. If the loop has turned since it was lent the sockets last, it alone reads them for
+    /// a while. If not, it is called and the driver reads on: that something is started says nothing of when the loop comes by.
     pub(super) fn lend_lines(&self, core: &mut Core, event_loop: &EventLoop, now: Micros) {
+        let Some(turn) = event_loop.turn_of_this_thread() else {
+            return;
+        };
+        let turned = std::mem::replace(&mut core.lent_for, turn) != turn;
         for line in core.lines.iter_mut().flatten() {
             match line.reader {
-                Reader::Loop(_) => line.reader = Reader::Loop(now),
-                Reader::Driver | Reader::Nobody(_) if !line.blocked => {
-                    line.reader = Reader::Loop(now);
+                Reader::Driver | Reader::Nobody(_) if line.blocked => {}
+                Reader::Driver | Reader::Nobody(_) if !turned => event_loop.call(),
+                Reader::Driver | Reader::Nobody(_) => {
+                    line.reader = Reader::Loop;
+                    core.lent_at = now;
                     line.watch(&self.driver.registry);
                     // The loop hears again of what is there already: it may have left that to the driver.
                     let again = line
@@ -339,7 +354,7 @@ impl Instance {
                         line.give_to_driver(&self.driver.registry);
                     }
                 }
-                _ => {}
+                Reader::Loop | Reader::LoopNow | Reader::DriverNow | Reader::Caller => {}
             }
         }
     }
@@ -378,10 +393,15 @@ impl Core {
         };
         if quiet {
             line.reader = Reader::Nobody(now);
-            self.look_at.get_or_insert(now + TAKE_BACK_AFTER);
+            self.look_after(now);
         } else {
             line.give_to_driver(registry);
         }
+    }
+
+    /// The driver looks before long whether others still do what was left to them.
+    pub(super) fn look_after(&mut self, now: Micros) {
+        self.look_at.get_or_insert(now + TAKE_BACK_AFTER);
     }
 }
 

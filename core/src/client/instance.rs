@@ -3,7 +3,7 @@
 
 use super::acquire::OnLost;
 pub(crate) use super::core::Face;
-use super::core::{After, Core};
+use super::core::{After, Core, Discarded};
 use super::driver::{Command, Driver, clock, fork};
 use super::event_loop::EventLoop;
 use super::options::{FollowMoves, Options, default_name};
@@ -131,6 +131,9 @@ pub(crate) struct Instance {
     attention: AtomicBool,
     /// The same client in a forked child.
     successor: OnceLock<Arc<Instance>>,
+    /// For the tests: other than zero, it panics whenever the driver looks at it, and counts that.
+    #[cfg(test)]
+    pub(super) broken: AtomicU64,
 }
 
 /// Who writes what an operation has to say.
@@ -196,6 +199,8 @@ impl Instance {
             deadline: AtomicU64::new(Micros::MAX),
             attention: AtomicBool::new(false),
             successor: OnceLock::new(),
+            #[cfg(test)]
+            broken: AtomicU64::new(0),
             driver: driver.clone(),
         });
         driver.send(Command::Adopt(instance.clone()));
@@ -242,6 +247,8 @@ impl Instance {
         if writer != Writer::Caller && !core.writes.is_empty() {
             if writer == Writer::EndOfTurn && self.end_of_turn_writes() {
                 core.writes.clear();
+                // The end of the turn may be late.
+                core.look_after(now);
             } else if core.defer_busy_lines(FEW) {
                 match core.wave.turn(now) {
                     Turn::Held => {}
@@ -261,7 +268,7 @@ impl Instance {
         self.publish(&core);
         let discarded = core.discarded.take();
         drop(core);
-        drop(discarded);
+        discard(discarded);
         if deferred {
             self.ask_driver_to_write();
         }
@@ -277,7 +284,7 @@ impl Instance {
         }
     }
 
-    /// Whether the event loop is in a turn, at the end of which it writes.
+    /// Whether this thread is in a turn of the event loop, at the end of which that writes.
     fn end_of_turn_writes(&self) -> bool {
         let event_loop = self.event_loop.as_ref();
         event_loop.is_some_and(|event_loop| event_loop.defer(self.number))
@@ -326,9 +333,7 @@ impl Instance {
     pub(crate) fn start(&self, ask: Ask, on_lost: Option<OnLost>, face: Face) -> Started {
         let now = clock::now();
         let mut core = self.lock();
-        if let Some(event_loop) = &self.event_loop
-            && event_loop.reads()
-        {
+        if let Some(event_loop) = &self.event_loop {
             self.lend_lines(&mut core, event_loop, now);
         }
         let face = core.insert_face(face, on_lost);
@@ -367,7 +372,7 @@ impl Instance {
             }
             let discarded = core.discarded.take();
             drop(core);
-            drop(discarded);
+            discard(discarded);
             return Poll::Ready(result);
         }
         let mut before = None;
@@ -411,7 +416,7 @@ impl Instance {
             core.forget_watch(lock);
             let discarded = core.discarded.take();
             drop(core);
-            drop(discarded);
+            discard(discarded);
             return;
         }
         let now = clock::now();
@@ -517,6 +522,12 @@ impl Instance {
 
     /// The driver looks at this client: at its deadlines, and at what it is asked to write.
     pub(crate) fn attend(&self, now: Micros) {
+        #[cfg(test)]
+        if self.broken.load(Ordering::SeqCst) > 0 {
+            self.broken.fetch_add(1, Ordering::SeqCst);
+            self.deadline.store(0, Ordering::SeqCst);
+            panic!("on purpose");
+        }
         let asked = self.attention.swap(false, Ordering::SeqCst);
         let due = self.deadline() <= now;
         if !asked && !due {
@@ -546,6 +557,13 @@ impl fmt::Debug for Instance {
 
 fn micros(time: Duration) -> Micros {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+/// What callers have left may run their code when it is dropped.
+fn discard(discarded: Option<Discarded>) {
+    if discarded.is_some() {
+        guarded(|| drop(discarded));
+    }
 }
 
 /// A panic of a callback must not end the driver's thread.
