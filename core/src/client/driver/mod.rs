@@ -7,6 +7,8 @@ pub(crate) mod dial;
 pub(crate) mod fork;
 pub(crate) mod look;
 pub(crate) mod socket;
+#[cfg(all(test, feature = "server"))]
+mod tests;
 
 use super::address::Address;
 use super::instance::Instance;
@@ -14,6 +16,7 @@ use super::session::{ConnectionId, Micros};
 use crate::error::{Error, ErrorKind};
 use alarm::Alarm;
 use dial::Dials;
+use mio::event::Event;
 use mio::{Events, Poll, Token, Waker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -35,6 +38,8 @@ const DIAL: usize = 1 << (usize::BITS - 2);
 const CONNECTION_BITS: u32 = 10;
 /// The driver reads into this buffer, for all sockets in turn.
 const READ_BUFFER: usize = 64 * 1024;
+/// How long it rests after what must not happen, which may happen again at once.
+const REST: Duration = Duration::from_millis(10);
 
 /// What others ask of the driver's thread.
 pub(crate) enum Command {
@@ -172,6 +177,7 @@ impl Driver {
             clients: BTreeMap::new(),
             dials: Dials::default(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
+            panicked: false,
         };
         let thread = std::thread::Builder::new()
             .name("fairlock".to_owned())
@@ -228,6 +234,8 @@ struct Thread {
     clients: BTreeMap<usize, Arc<Instance>>,
     dials: Dials,
     buffer: Box<[u8]>,
+    /// Something has panicked in this step.
+    panicked: bool,
 }
 
 thread_local! {
@@ -244,12 +252,17 @@ impl Thread {
         DRIVES.set(true);
         let mut events = Events::with_capacity(1024);
         while !self.is_done() {
-            // A panic is a bug; the other clients of the process need not pay for it.
-            let step = catch_unwind(AssertUnwindSafe(|| self.step(&mut events)));
-            if let Ok(Err(_)) = step {
-                std::thread::sleep(Duration::from_millis(10));
+            let failed = self.step(&mut events).is_err();
+            if std::mem::take(&mut self.panicked) || failed {
+                std::thread::sleep(REST);
             }
         }
+    }
+
+    /// Does one thing for one client. A panic is a bug; what comes after it, and the other clients of the process, need not pay for it.
+    fn apart(&mut self, what: impl FnOnce(&mut Thread)) {
+        // The panic hook has already reported it.
+        self.panicked |= catch_unwind(AssertUnwindSafe(|| what(self))).is_err();
     }
 
     /// Whether the last client has gone. Then the next one starts a new driver.
@@ -285,26 +298,28 @@ impl Thread {
         // Sockets before deadlines: after a standstill what has come counts before what has not.
         for event in events.iter() {
             let token = event.token();
-            if token == WAKER || token == ALARM {
-                continue;
-            }
-            if token.0 & DIAL != 0 {
-                self.dials.handle_event(token, &self.driver);
-                continue;
-            }
-            let (client, index) = Driver::client_and_connection(token);
-            let Some(client) = self.clients.get(&client).cloned() else {
-                continue;
-            };
-            if event.is_writable() {
-                client.handle_writable(index);
-            }
-            if event.is_readable() || event.is_read_closed() || event.is_error() {
-                let ended = event.is_read_closed() || event.is_error();
-                client.handle_readable(index, &mut self.buffer, ended);
+            if token != WAKER && token != ALARM {
+                self.apart(|this| this.handle_event(token, event));
             }
         }
         Ok(())
+    }
+
+    fn handle_event(&mut self, token: Token, event: &Event) {
+        if token.0 & DIAL != 0 {
+            return self.dials.handle_event(token, &self.driver);
+        }
+        let (client, index) = Driver::client_and_connection(token);
+        let Some(client) = self.clients.get(&client).cloned() else {
+            return;
+        };
+        if event.is_writable() {
+            client.handle_writable(index);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            let ended = event.is_read_closed() || event.is_error();
+            client.handle_readable(index, &mut self.buffer, ended);
+        }
     }
 
     /// Does what has come up meanwhile, and says how long there is nothing to do.
@@ -312,9 +327,10 @@ impl Thread {
         loop {
             self.handle_commands();
             let now = clock::now();
-            self.dials.handle_due(now, &self.driver);
+            self.apart(|this| this.dials.handle_due(now, &this.driver));
             for client in self.clients.values() {
-                client.attend(now);
+                let attended = catch_unwind(AssertUnwindSafe(|| client.attend(now)));
+                self.panicked |= attended.is_err();
             }
             let until = self.next_deadline();
             self.driver.sleeping_until.store(until, Ordering::SeqCst);
@@ -355,37 +371,42 @@ impl Thread {
                 return;
             }
             for command in commands {
-                match command {
-                    Command::Adopt(client) => {
-                        self.clients.insert(client.number(), client);
-                    }
-                    Command::Dismiss(client) => {
-                        if self.clients.remove(&client).is_some() {
-                            self.driver.users.fetch_sub(1, Ordering::SeqCst);
-                        }
-                    }
-                    Command::Connect {
-                        client,
-                        connection,
-                        address,
-                    } => {
-                        if let Some(client) = self.clients.get(&client) {
-                            let client = client.clone();
-                            self.dials.start(client, connection, &address, &self.driver);
-                        }
-                    }
-                    Command::Resolved {
-                        client,
-                        connection,
-                        address,
-                        result,
-                    } => {
-                        if let Some(client) = self.clients.get(&client) {
-                            let client = client.clone();
-                            self.dials
-                                .resolved(client, connection, address, result, &self.driver);
-                        }
-                    }
+                self.apart(|this| this.handle_command(command));
+            }
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        match command {
+            Command::Adopt(client) => {
+                self.clients.insert(client.number(), client);
+            }
+            Command::Dismiss(client) => {
+                let gone = self.clients.remove(&client);
+                if gone.is_some() {
+                    self.driver.users.fetch_sub(1, Ordering::SeqCst);
+                }
+            }
+            Command::Connect {
+                client,
+                connection,
+                address,
+            } => {
+                if let Some(client) = self.clients.get(&client) {
+                    let client = client.clone();
+                    self.dials.start(client, connection, &address, &self.driver);
+                }
+            }
+            Command::Resolved {
+                client,
+                connection,
+                address,
+                result,
+            } => {
+                if let Some(client) = self.clients.get(&client) {
+                    let client = client.clone();
+                    self.dials
+                        .resolved(client, connection, address, result, &self.driver);
                 }
             }
         }
