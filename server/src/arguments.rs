@@ -504,12 +504,13 @@ mod tests {
             ("keep k 1 --ttl 3", "; perhaps --lease"),
             (
                 "--servers a:1 status --json",
-                "; the options of a command stand behind it: fairlock status --servers a:1",
+                "; the options of a command stand behind it: fairlock status --servers …",
             ),
             (
                 "--secret-file f status",
-                "; the options of a command stand behind it: fairlock status --secret-file f",
+                "; the options of a command stand behind it: fairlock status --secret-file …",
             ),
+            ("--secret=x status", "; perhaps --secret-file"),
             (
                 "--lease 3",
                 "; --lease is an option of a command, and stands behind it",

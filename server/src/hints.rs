@@ -4,7 +4,7 @@
 use clap::Command;
 use clap::error::{ContextKind, ErrorKind};
 use std::any::TypeId;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 /// What other programs call an option of ours.
 const OPTIONS: [(&str, &str); 12] = [
@@ -131,18 +131,24 @@ impl Line<'_> {
             .iter()
             .position(|word| self.command.find_subcommand(word).is_some());
         let Some(place) = place else {
-            let is_of_a_command = self
-                .command
-                .get_subcommands()
-                .any(|one| has_option(one, argument));
-            return is_of_a_command
+            let mut commands = self.command.get_subcommands();
+            return commands
+                .any(|one| has_option(one, argument))
                 .then(|| format!("{argument} is an option of a command, and stands behind it"));
         };
-        let name = options[place].to_string_lossy();
-        let before = options[..place].join(OsStr::new(" "));
-        let before = before.to_string_lossy();
+        let name = options[place].to_str()?;
+        if argument != name && !has_option(self.command.find_subcommand(name)?, argument) {
+            return None;
+        }
+        // Without their values, which may be what nobody else should see.
+        let names = options[..place]
+            .iter()
+            .filter_map(|word| word.to_str()?.split('=').next())
+            .filter(|word| word.starts_with('-'))
+            .collect::<Vec<_>>();
         Some(format!(
-            "the options of a command stand behind it: fairlock {name} {before}"
+            "the options of a command stand behind it: fairlock {name} {} …",
+            names.join(" ")
         ))
     }
 
