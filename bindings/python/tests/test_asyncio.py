@@ -1,6 +1,7 @@
 """The client for asyncio: the same calls, cancelling, and event loops that come and go."""
 
 import asyncio
+import concurrent.futures
 import gc
 import os
 import sys
@@ -372,6 +373,45 @@ def test_lost_is_told_to_all_who_wait_and_none_after_a_release(loops: Any, addre
             assert told == ["taken"]
 
     loops(main())
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_lost_is_told_on_every_loop_that_waits(address: str, lost: bool) -> None:
+    """A lock may be waited for on several event loops, each in a thread of its own; all hear of its end, whichever came first."""
+    loops = [asyncio.new_event_loop() for _ in range(3)]
+    threads = [threading.Thread(target=loop.run_forever) for loop in loops]
+    for thread in threads:
+        thread.start()
+
+    def on(loop: asyncio.AbstractEventLoop, work: Any) -> "concurrent.futures.Future[Any]":
+        return asyncio.run_coroutine_threadsafe(work, loop)
+
+    async def none() -> None:
+        pass
+
+    with fairlock.Client(address) as operator:
+        client = fairlock.AsyncClient(address)
+        lock = on(loops[0], client.acquire("key")).result(20)
+        waiting = []
+        for loop in [*loops, *loops]:
+            waiting.append(on(loop, lock.lost()))
+            # It waits once the loop has done something that came later.
+            on(loop, none()).result(20)
+        if lost:
+            assert operator.release("key", lock.token)
+            # Told when the client asks for it the next time.
+            with pytest.raises(fairlock.LockLost):
+                on(loops[2], lock.keep()).result(20)
+        else:
+            assert on(loops[2], lock.release()).result(20) is True
+        expected = "taken" if lost else None
+        assert [waiter.result(20) for waiter in waiting] == [expected] * 6
+        assert on(loops[1], lock.lost()).result(20) == expected
+        on(loops[0], client.close()).result(20)
+    for loop, thread in zip(loops, threads):
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)
+        loop.close()
 
 
 def test_on_lost_is_called_on_the_loop(address: str) -> None:

@@ -7,6 +7,8 @@ it. One `Bridge` for each event loop settles the futures; it belongs to the loop
 import os
 from asyncio import AbstractEventLoop, Future, get_running_loop, shield
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from threading import Lock as ThreadLock
 from types import TracebackType
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
@@ -21,10 +23,15 @@ __all__ = ["AsyncClient", "AsyncLock", "AsyncLockScope"]
 _bridges: WeakKeyDictionary[AbstractEventLoop, ref[Bridge]] = WeakKeyDictionary()
 _latest: tuple[Callable[[], AbstractEventLoop | None], Callable[[], Bridge | None]]
 
+# Held for a moment by who begins to wait for a loss, because others may do so on other threads.
+_watching: ThreadLock
+
 
 def _forget_bridges() -> None:
     """A forked process has its parent's loops in its memory, and its parent's bridges must not be rung by it."""
-    global _latest
+    global _latest, _watching
+    # Another thread may have held it when this process was forked.
+    _watching = ThreadLock()
     _bridges.clear()
     _latest = (lambda: None), (lambda: None)
 
@@ -97,7 +104,8 @@ class AsyncLock:
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
-        self._lost: Future[str | None] | None = None
+        # One for each event loop on which somebody waits.
+        self._lost: dict[AbstractEventLoop, Future[str | None]] | None = None
         self._released = False
 
     @property
@@ -143,8 +151,11 @@ class AsyncLock:
         finally:
             # From the first try of a release on, nobody is told of a loss any more.
             self._released = True
-            if self._lost is not None and not self._lost.get_loop().is_closed():
-                self._lost.get_loop().call_soon_threadsafe(self._tell_lost, self._lost)
+            if self._lost is not None:
+                for loop, future in self._lost.items():
+                    # Nobody waits on a loop that is closed.
+                    with suppress(RuntimeError):
+                        loop.call_soon_threadsafe(self._tell_lost, future)
 
     def _tell_lost(self, future: "Future[str | None]") -> None:
         if not future.done():
@@ -155,11 +166,19 @@ class AsyncLock:
         if self._released:
             return self._lock.lost()
         loop = get_running_loop()
-        future = self._lost
-        if future is None or future.get_loop() is not loop:
-            future = self._lost = loop.create_future()
+        future = self._lost.get(loop) if self._lost is not None else None
+        if future is None:
+            future = loop.create_future()
             native.start_lost(self._lock, _bridge_of(loop), future)
-        # One future for all who ask, however often they ask and give up.
+            with _watching:
+                known = self._lost or {}
+                open_loops = {other: theirs for other, theirs in known.items() if not other.is_closed()}
+                # Another dictionary, because a release on another thread may be going through this one.
+                self._lost = {**open_loops, loop: future}
+            # A release that has begun meanwhile may have found the dictionary before.
+            if self._released:
+                self._tell_lost(future)
+        # One future for all who ask on this loop, however often they ask and give up.
         return await shield(future)
 
     async def __aenter__(self) -> "AsyncLock":
