@@ -17,6 +17,7 @@ mod options;
 mod scope;
 mod server;
 mod start;
+mod teller;
 mod view;
 
 /// The native half of the package `fairlock`, which is what users import.

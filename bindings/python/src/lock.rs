@@ -3,12 +3,12 @@
 use crate::arguments::{KeyObject, Seconds};
 use crate::border::blocking;
 use crate::bridge::Caller;
+use crate::teller::{self, Told};
 use fairlock::LostReason;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::sync::{Arc, Weak};
-use std::thread;
 
 /// A held lock. Who has this object holds the lock, whatever thread that is.
 #[pyclass(frozen, weakref, module = "fairlock")]
@@ -19,14 +19,9 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// A lock that calls `on_lost` from a thread of its own.
+    /// A lock that calls `on_lost` on the thread for that.
     pub(crate) fn new(core: fairlock::Lock, key: KeyObject, on_lost: Option<OnLost>) -> Lock {
-        Lock::telling(core, key, on_lost, |told| {
-            // Without a thread there is nobody to call: `held` and `lost()` still tell.
-            let _ = thread::Builder::new()
-                .name("fairlock-on-lost".to_owned())
-                .spawn(move || Python::try_attach(told));
-        })
+        Lock::telling(core, key, on_lost, teller::tell)
     }
 
     /// A lock that calls `on_lost` on the thread of the event loop.
@@ -53,8 +48,6 @@ impl Lock {
         Lock { core, key, on_lost }
     }
 }
-
-type Told = Box<dyn FnOnce(Python<'_>) + Send>;
 
 /// The call of `on_lost`. It holds the callback weakly, so that no Python object is ever dropped without the GIL:
 /// who has dropped the lock by then has released it, and is not told.

@@ -88,6 +88,36 @@ with client.lock("child"): pass
     )
 
 
+def test_the_child_is_told_of_its_own_losses_while_the_parents_teller_is_busy(address: str) -> None:
+    check(
+        """
+told, go_on = [], threading.Event()
+def on_lost(reason):
+    told.append((reason, os.getpid()))
+    assert go_on.wait(10)
+
+def lose(count):
+    with fairlock.Client() as client:
+        locks = [client.acquire(f"{os.getpid()}:{nth}", on_lost=on_lost) for nth in range(count)]
+    return locks
+
+def work():
+    go_on.set()
+    told.clear()
+    mine = lose(2)
+    until(lambda: told == [("closed", os.getpid())] * 2)
+
+locks = lose(2)
+until(lambda: told)
+joined(child(work))
+assert len(told) == 1
+go_on.set()
+until(lambda: told == [("closed", os.getpid())] * 2)
+""",
+        address,
+    )
+
+
 def test_the_child_never_releases_its_parents_locks(address: str) -> None:
     check(
         """

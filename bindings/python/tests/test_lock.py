@@ -1,14 +1,19 @@
 """The blocking client against a real node: what a user does with it."""
 
+import asyncio
+import contextlib
 import gc
+import os
+import sys
 import threading
 import time
 import weakref
+from typing import Any
 
 import pytest
 
 import fairlock
-from conftest import until
+from conftest import run, until
 
 
 def test_a_scope_holds_the_lock_and_releases_it(client: fairlock.Client, other: fairlock.Client) -> None:
@@ -216,6 +221,81 @@ def test_an_error_in_on_lost_is_shown_and_harms_nothing(
     assert lock.release() is False
     with client.lock("key"):
         pass
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="no list of the process's threads")
+def test_one_thread_tells_of_all_losses_and_ends_after_the_last(address: str) -> None:
+    def tellers() -> int:
+        names = []
+        for task in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:
+                names.append(comm.read().strip())
+        # The system keeps fifteen letters of a name.
+        return names.count("fairlock-on-los")
+
+    told: list[str] = []
+    first, go_on = threading.Event(), threading.Event()
+
+    def on_lost(reason: str) -> None:
+        first.set()
+        assert go_on.wait(20)
+        told.append(reason)
+
+    client = fairlock.Client(address)
+    locks = [client.acquire(f"key:{nth}", on_lost=on_lost) for nth in range(100)]
+    client.close()
+    assert first.wait(20)
+    assert all(lock.lost() == "closed" for lock in locks)
+    assert (tellers(), told) == (1, [])
+    go_on.set()
+    until(lambda: told == ["closed"] * 100)
+    until(lambda: tellers() == 0)
+    # And another one for the next loss.
+    with fairlock.Client(address) as again:
+        lock = again.acquire("key", on_lost=on_lost)
+    until(lambda: len(told) == 101)
+    assert lock.lost() == "closed"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are withheld by a limit of Linux")
+def test_without_a_thread_for_it_the_main_thread_is_told(address: str) -> None:
+    source = '''
+    import resource, threading, time
+    import fairlock
+
+    told = []
+    client = fairlock.Client()
+    locks = [client.acquire(f"key:{nth}", on_lost=lambda reason: told.append((reason, threading.get_ident()))) for nth in range(3)]
+    with open("/proc/self/statm") as statm:
+        pages = int(statm.read().split()[0])
+    # Enough for what runs already, too little for the stack of one more thread.
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 20),) * 2)
+    client.close()
+    end = time.monotonic() + 20
+    while len(told) < 3:
+        assert time.monotonic() < end, told
+        time.sleep(0.01)
+    assert told == [("closed", threading.main_thread().ident)] * 3, told
+    print("told")
+    '''
+    result = run(source, address)
+    assert (result.returncode, result.stdout) == (0, "told\n"), result.stderr
+
+
+def test_lists_have_a_thousand_rows_at_most_where_nobody_says_how_many(scripted: Any) -> None:
+    server = scripted(lambda fields: " ".join([*fields[:2], "0", fields[-1]]) if fields[0] in "WL" else None)
+
+    async def ask() -> None:
+        async with fairlock.AsyncClient(server.address) as client:
+            await client.waiters("key")
+            await client.locks()
+
+    with fairlock.Client(server.address) as client:
+        client.waiters("key")
+        client.locks()
+    asyncio.run(ask())
+    asked = [line.rsplit(" ", 1)[0] for line in server.lines if line[0] in "WL"]
+    assert asked == ["W key 1000", "L - 1000"] * 2
 
 
 def test_on_lost_may_use_the_client(client: fairlock.Client) -> None:

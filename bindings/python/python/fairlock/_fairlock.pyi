@@ -89,7 +89,7 @@ class Client:
         keep_alive: renews the lock at every third of its lease, on the background thread, until it is released.
             The lease has to be at least one second.
         max_hold: seconds after which `keep_alive` renews no more.
-        on_lost: called once if the lock is lost, in a thread of its own, with the reason: `expired`, `taken`,
+        on_lost: called once if the lock is lost, in a thread for that, one after the other, with the reason: `expired`, `taken`,
             `unconfirmed` or `closed`. Never called if the lock is released before.
 
         Raises `WaitTimeout`, `ConnectionFailed`, `Refused`, `ClientClosed`; `ValueError` or `TypeError` before
