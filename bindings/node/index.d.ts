@@ -113,7 +113,7 @@ export class Client implements AsyncDisposable {
   /** Who holds `key`. */
   inspect (key: Key, options?: CallOptions): Promise<KeyState>
 
-  /** Who waits for `key`: the first `limit` of them (default 100), and how many there are in all. */
+  /** Who waits for `key`: the first `limit` of them (default 1,000), and how many there are in all. */
   waiters (key: Key, options?: CallOptions & { limit?: number }): Promise<Waiters>
 
   /**

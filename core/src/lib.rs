@@ -33,9 +33,10 @@ pub mod tls;
 pub use client::measure;
 #[cfg(feature = "client")]
 pub use client::{
-    Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, EventLoop,
-    FollowMoves, HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending, Running, Status,
-    TryAcquire, Waiter, Waiters, blocking, fork_generation, wait_for_background_thread,
+    Acquire, Call, Client, ClientBuilder, DEFAULT_CONNECT_TIMEOUT, DEFAULT_LEASE, DEFAULT_ROWS,
+    EventLoop, FollowMoves, HeldLock, IntoServers, KeyState, Lock, LockPage, Lost, Pending,
+    Running, Status, TryAcquire, Waiter, Waiters, blocking, fork_generation,
+    wait_for_background_thread,
 };
 pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason};
 pub use fence::Fence;

@@ -107,13 +107,13 @@ class Client {
 
   async waiters (key, options) {
     checkKey(key)
-    const { limit = 100, signal } = checkOptions(options, waitersOptions)
+    const { limit, signal } = checkOptions(options, waitersOptions)
     signal?.throwIfAborted()
     return await call(native().waiters(open(), this.#client, key, limit), signal)
   }
 
   async locks (options) {
-    const { prefix, after, limit = 1000, signal } = checkOptions(options, locksOptions)
+    const { prefix, after, limit, signal } = checkOptions(options, locksOptions)
     signal?.throwIfAborted()
     return await call(native().locks(open(), this.#client, prefix, after, limit), signal)
   }

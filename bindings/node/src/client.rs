@@ -1,7 +1,7 @@
 //! The client: what its methods in JavaScript call.
 
 use crate::bridge::{Begun, Bridge, bridge};
-use crate::convert::{Key, count, key_bytes, milliseconds, token};
+use crate::convert::{Key, key_bytes, milliseconds, rows, token};
 use crate::outcome::Failure;
 use fairlock::{Client, Error, FollowMoves};
 use napi::bindgen_prelude::{BigInt, Either, Uint8Array};
@@ -219,10 +219,16 @@ pub(crate) fn inspect(env: &Env, at: u32, client: u32, key: Key<'_>) -> Result<B
 
 /// Ends with who waits for the key.
 #[napi(catch_unwind)]
-pub(crate) fn waiters(env: &Env, at: u32, client: u32, key: Key<'_>, limit: f64) -> Result<Begun> {
+pub(crate) fn waiters(
+    env: &Env,
+    at: u32,
+    client: u32,
+    key: Key<'_>,
+    limit: Option<f64>,
+) -> Result<Begun> {
     let bridge = bridge(at)?;
     let client = bridge.client(client)?;
-    let call = count("limit", limit).map(|limit| client.waiters(key_bytes(&key), limit));
+    let call = rows(limit).map(|limit| client.waiters(key_bytes(&key), limit));
     bridge.call(env, call)
 }
 
@@ -234,11 +240,11 @@ pub(crate) fn locks(
     client: u32,
     prefix: Option<Key<'_>>,
     after: Option<Key<'_>>,
-    limit: f64,
+    limit: Option<f64>,
 ) -> Result<Begun> {
     let bridge = bridge(at)?;
     let client = bridge.client(client)?;
-    let call = count("limit", limit).map(|limit| {
+    let call = rows(limit).map(|limit| {
         let prefix = prefix.as_ref().map_or(&b""[..], key_bytes);
         client.locks(prefix, after.as_ref().map(key_bytes), limit)
     });

@@ -1,6 +1,6 @@
 //! What JavaScript gives, as the crate wants it: keys, tokens and milliseconds.
 
-use fairlock::{Error, ErrorKind, Token};
+use fairlock::{DEFAULT_ROWS, Error, ErrorKind, Token};
 use napi::bindgen_prelude::{BigInt, Either, Uint8ArraySlice};
 use std::time::Duration;
 
@@ -30,12 +30,15 @@ pub(crate) fn token(value: &BigInt) -> Result<Token, Error> {
         .ok_or_else(|| argument("token has to be a number that a lock was granted with: more than 0n and less than 2n ** 63n".to_owned()))
 }
 
-/// A number of rows; which numbers are sensible the core knows.
-pub(crate) fn count(name: &str, value: f64) -> Result<u32, Error> {
+/// How many rows a list has at most; which numbers are sensible the core knows.
+pub(crate) fn rows(limit: Option<f64>) -> Result<u32, Error> {
+    let Some(value) = limit else {
+        return Ok(DEFAULT_ROWS);
+    };
     let whole = value as u32;
     (f64::from(whole) == value).then_some(whole).ok_or_else(|| {
         argument(format!(
-            "{name} has to be a whole number, not negative and not huge; it is {value}"
+            "limit has to be a whole number, not negative and not huge; it is {value}"
         ))
     })
 }

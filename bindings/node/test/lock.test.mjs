@@ -121,6 +121,18 @@ test('first come, first served', async (t) => {
   assert.deepEqual(order, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 })
 
+test('lists have a thousand rows at most where nobody says how many', async (t) => {
+  const operator = await scripted(t, ([operation, key], say) => {
+    if (operation === 'W' || operation === 'L') say(`${operation} ${key} 0`)
+  })
+  const client = clientOf(t, operator)
+  await client.waiters('k')
+  await client.waiters('k', { limit: 5 })
+  await client.locks()
+  const asked = operator.lines.filter((line) => 'WL'.includes(line[0])).map((line) => line.replace(/ #.*/, ''))
+  assert.deepEqual(asked, ['W k 1000', 'W k 5', 'L - 1000'])
+})
+
 test('tryAcquire: null if somebody else has it, whoever that is', async (t) => {
   const client = clientOf(t, server)
   const key = newKey()

@@ -7,8 +7,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyList, PyModule};
 
-/// How many rows a list has at most where the caller does not say.
-pub(crate) const ROWS: u32 = 1000;
+/// How many rows a list has at most where the caller does not say. The signatures for people state it as a number.
+pub(crate) const ROWS: u32 = fairlock::DEFAULT_ROWS;
+const _: () = assert!(ROWS == 1000, "text signatures and _asyncio.py say 1000");
 
 fn make<'py>(
     py: Python<'py>,

@@ -54,6 +54,9 @@ use std::time::Duration;
 /// The lease of an acquire that names none.
 pub const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
+/// How many rows [`Client::waiters`] and [`Client::locks`] give at most in languages in which that need not be said.
+pub const DEFAULT_ROWS: u32 = 1000;
+
 /// A client of a fairlock server or cluster. Cheap to clone; clones are the same client. May be used
 /// from any thread and any task.
 ///

@@ -6,11 +6,8 @@ use crate::exit::{self, Failure};
 use crate::text::{self, Table};
 use crate::values::show_seconds;
 use fairlock::protocol::limits;
-use fairlock::{Client, HeldLock, KeyState};
+use fairlock::{Client, DEFAULT_ROWS, HeldLock, KeyState};
 use std::io::{self, BufWriter, Write};
-
-/// How many rows of a list are asked for at once.
-const PAGE: u32 = 1000;
 
 /// Shows who holds a key.
 pub(crate) fn inspect(arguments: &KeyQuery) -> Result<u8, Failure> {
@@ -140,7 +137,9 @@ pub(crate) fn locks(arguments: &Locks) -> Result<u8, Failure> {
     let mut after: Option<Vec<u8>> = None;
     let mut first = true;
     loop {
-        let page = client.locks(prefix, after.as_deref(), PAGE).call()?;
+        let page = client
+            .locks(prefix, after.as_deref(), DEFAULT_ROWS)
+            .call()?;
         if first {
             // Not before the server has answered, so that a failure leaves no half of an output.
             printer.begin(&mut out)?;
