@@ -40,10 +40,10 @@ pub unsafe extern "C" fn fairlock_acquire_async(
     pending: *mut *mut fairlock_pending,
 ) -> fairlock_status {
     report::call(|| {
-        let place = Place::new(pending);
-        // SAFETY: the handle, the bytes and the options are the caller's, alive during this call.
-        let (client, key, options) = unsafe {
+        // SAFETY: the variable, the handle, the bytes and the options are the caller's, alive during this call.
+        let (place, client, key, options) = unsafe {
             (
+                Place::new(pending),
                 borrow(client, "client")?,
                 bytes(key, key_length, "key")?,
                 options::acquire(options)?,
@@ -73,10 +73,10 @@ pub unsafe extern "C" fn fairlock_try_acquire_async(
     pending: *mut *mut fairlock_pending,
 ) -> fairlock_status {
     report::call(|| {
-        let place = Place::new(pending);
-        // SAFETY: the handle, the bytes and the options are the caller's, alive during this call.
-        let (client, key, options) = unsafe {
+        // SAFETY: the variable, the handle, the bytes and the options are the caller's, alive during this call.
+        let (place, client, key, options) = unsafe {
             (
+                Place::new(pending),
                 borrow(client, "client")?,
                 bytes(key, key_length, "key")?,
                 options::acquire(options)?,
@@ -123,10 +123,10 @@ struct Place(*mut *mut fairlock_pending);
 
 impl Place {
     /// # Safety
-    /// As of every function that takes one: NULL, or a variable of the caller.
-    fn new(pending: *mut *mut fairlock_pending) -> Place {
+    /// `pending` is NULL or may be written for as long as the place lives, by nobody else.
+    unsafe fn new(pending: *mut *mut fairlock_pending) -> Place {
         if !pending.is_null() {
-            // SAFETY: the variable is the caller's, alive during the call that this is made in.
+            // SAFETY: as the caller promises.
             unsafe { pending.write(ptr::null_mut()) };
         }
         Place(pending)
@@ -134,7 +134,7 @@ impl Place {
 
     fn put(self, pending: Pending) {
         if !self.0.is_null() {
-            // SAFETY: as above.
+            // SAFETY: as who made this place has promised.
             unsafe {
                 self.0
                     .write(Box::into_raw(Box::new(fairlock_pending(pending))))
