@@ -151,6 +151,7 @@ export class Lock implements AsyncDisposable {
   readonly key: Key
   /** The fencing token: greater than that of every grant before. Give it to the protected resource with each write. */
   readonly token: bigint
+  /** The lease by which the lock ends: that of the acquire, or of the latest `keep` that has put its end off. */
   readonly leaseMs: number
   /** How long the lock is held at least, if nobody takes it. Never too long; 0 if it is lost or released. */
   readonly remainingMs: number

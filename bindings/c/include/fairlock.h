@@ -552,7 +552,8 @@ const char *fairlock_lock_key(const struct fairlock_lock *lock, size_t *length);
 uint64_t fairlock_lock_token(const struct fairlock_lock *lock);
 
 /**
- * The lease that the lock was asked for with. 0 for NULL.
+ * The lease by which the lock ends: that of the acquire, or of the latest keep that has put its end
+ * off. 0 for NULL.
  */
 uint64_t fairlock_lock_lease_ms(const struct fairlock_lock *lock);
 
@@ -568,8 +569,8 @@ uint64_t fairlock_lock_remaining_ms(const struct fairlock_lock *lock);
 int fairlock_lock_held(const struct fairlock_lock *lock);
 
 /**
- * Renews the lease: it ends `lease_ms` from now, or later if it would have anyway; 0 stands for the
- * lease that the lock was asked for with. Waits for the answer.
+ * Renews the lease: it ends `lease_ms` from now, or later if it would have anyway; 0 stands for
+ * fairlock_lock_lease_ms(). Waits for the answer.
  *
  * FAIRLOCK_LOCK_LOST: the lock was lost. FAIRLOCK_INVALID_ARGUMENT, FAIRLOCK_REFUSED,
  * FAIRLOCK_FORKED. FAIRLOCK_WOULD_DEADLOCK: in a callback; fairlock_lock_keep_async() works there.
@@ -589,15 +590,14 @@ enum fairlock_status fairlock_lock_keep_async(const struct fairlock_lock *lock,
  * Says whom to tell if the lock is lost before it is released, in place of whom it was before; NULL
  * for nobody. If it has been lost already, `callback` is called before this returns, on this thread.
  *
- * A callback comes once, on the client's own thread, at the latest when an eighth of the lease is
- * left, so before anybody else can have the lock; with FAIRLOCK_LOST_CLOSED when the client is
- * closed. It holds up every other call of the process, so it should be short; inside it, calls that
- * wait return FAIRLOCK_WOULD_DEADLOCK, but fairlock_release(), fairlock_client_close() and everything
- * that does not wait are allowed. It must not throw or longjmp.
+ * A callback comes once, at the latest when an eighth of the lease is left, so before anybody else can
+ * have the lock; with FAIRLOCK_LOST_CLOSED when the client is closed. For it the rules of
+ * fairlock_acquire_async() hold: it comes on the client's own thread, or on any thread that is inside
+ * a call of this library, so hold no mutex during such a call that it takes.
  *
  * After this, or after fairlock_release(), has returned, the callback that was there before is not
- * running and never will be: its data can be freed. Both therefore wait for one that is running:
- * hold no mutex that it takes. Called by the callback itself they do not wait.
+ * running and never will be: its data can be freed. Both therefore wait for one that is running.
+ * Called by the callback itself they do not wait.
  */
 enum fairlock_status fairlock_lock_on_lost(const struct fairlock_lock *lock,
                                            fairlock_lost_callback callback,
@@ -740,11 +740,12 @@ enum fairlock_status fairlock_keep_token(const struct fairlock_client *client,
  * `pending`, if it is not NULL, gets a handle for fairlock_cancel(), which the caller frees with
  * fairlock_pending_free().
  *
- * A callback comes on the client's own thread, or on a thread that is inside a call of this library
- * (this one, fairlock_cancel(), fairlock_client_close()). It holds up every other call of the
- * process, so it should be short. Inside it, calls that wait return FAIRLOCK_WOULD_DEADLOCK, but
- * fairlock_release(), fairlock_client_close() and everything that does not wait are allowed. It must
- * not throw or longjmp. After fork() it comes in the parent only.
+ * A callback comes on the client's own thread, or on any thread that is inside a call of this library,
+ * whatever that call is about and whether or not it waits; only those that look at a handle, such as
+ * fairlock_lock_held(), never call back. Hold no mutex during such a call that a callback takes. It
+ * holds up every other call of the process, so it should be short. Inside it, calls that wait return
+ * FAIRLOCK_WOULD_DEADLOCK, but fairlock_release(), fairlock_client_close() and everything that does
+ * not wait are allowed. It must not throw or longjmp. After fork() it comes in the parent only.
  */
 enum fairlock_status fairlock_acquire_async(const struct fairlock_client *client,
                                             const void *key,

@@ -24,11 +24,12 @@ pub struct fairlock_pending(Pending);
 /// `pending`, if it is not NULL, gets a handle for fairlock_cancel(), which the caller frees with
 /// fairlock_pending_free().
 ///
-/// A callback comes on the client's own thread, or on a thread that is inside a call of this library
-/// (this one, fairlock_cancel(), fairlock_client_close()). It holds up every other call of the
-/// process, so it should be short. Inside it, calls that wait return FAIRLOCK_WOULD_DEADLOCK, but
-/// fairlock_release(), fairlock_client_close() and everything that does not wait are allowed. It must
-/// not throw or longjmp. After fork() it comes in the parent only.
+/// A callback comes on the client's own thread, or on any thread that is inside a call of this library,
+/// whatever that call is about and whether or not it waits; only those that look at a handle, such as
+/// fairlock_lock_held(), never call back. Hold no mutex during such a call that a callback takes. It
+/// holds up every other call of the process, so it should be short. Inside it, calls that wait return
+/// FAIRLOCK_WOULD_DEADLOCK, but fairlock_release(), fairlock_client_close() and everything that does
+/// not wait are allowed. It must not throw or longjmp. After fork() it comes in the parent only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fairlock_acquire_async(
     client: *const fairlock_client,

@@ -77,7 +77,7 @@ impl Lock {
         self.core.token().get()
     }
 
-    /// The lease, in seconds, as last asked for.
+    /// The lease by which the lock ends, in seconds: that of the acquire, or of the latest `keep` that has put its end off.
     #[getter]
     fn lease(&self) -> f64 {
         self.core.lease().as_secs_f64()

@@ -91,7 +91,7 @@ impl Lock {
         self.inner.token
     }
 
-    /// The lease, as last asked for.
+    /// The lease by which the lock ends: that of the acquire, or of the latest [`keep_for`](Self::keep_for) that has put its end off.
     #[must_use]
     pub fn lease(&self) -> Duration {
         match self.inner.instance() {

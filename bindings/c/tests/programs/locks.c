@@ -105,6 +105,10 @@ static void keeping_by_hand(void)
     CHECK(fairlock_lock_remaining_ms(lock) <= 20000);
     OK(fairlock_lock_keep(lock, 50000));
     CHECK(fairlock_lock_remaining_ms(lock) > 30000);
+    /* The lease by which it ends: a shorter one does not put the end off. */
+    CHECK(fairlock_lock_lease_ms(lock) == 50000);
+    OK(fairlock_lock_keep(lock, 1000));
+    CHECK(fairlock_lock_lease_ms(lock) == 50000);
     CHECK_STATUS(FAIRLOCK_INVALID_ARGUMENT, fairlock_lock_keep(lock, UINT64_MAX));
 
     /* By its token, as somebody else would. */

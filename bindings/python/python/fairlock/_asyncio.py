@@ -120,7 +120,7 @@ class AsyncLock:
 
     @property
     def lease(self) -> float:
-        """The lease, in seconds, as last asked for."""
+        """The lease by which the lock ends, in seconds: that of the acquire, or of the latest `keep` that has put its end off."""
         return self._lock.lease
 
     @property

@@ -169,7 +169,7 @@ class Lock:
 
     @property
     def lease(self) -> float:
-        """The lease, in seconds, as last asked for."""
+        """The lease by which the lock ends, in seconds: that of the acquire, or of the latest `keep` that has put its end off."""
 
     @property
     def remaining(self) -> float:

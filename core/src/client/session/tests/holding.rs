@@ -178,14 +178,26 @@ fn rule_4_8_keep_counts_from_its_sending_and_never_shortens() {
     let (index, line) = world.all_lines().pop().expect("a keep");
     world.say(index, &format!("K k ok {}", tag(&line)));
     assert_eq!(world.result(face), Some(Ok(Outcome::Done)));
-    assert_eq!(world.view(lock).remaining, 7_900 * MS);
+    let view = world.view(lock);
+    assert_eq!((view.remaining, view.lease), (7_900 * MS, 8 * S));
     let (_, _) = world.ask(Ask::KeepLock {
         lock,
         lease: Some(Millis(60_000)),
     });
     let (index, line) = world.all_lines().pop().expect("a keep");
     world.say(index, &format!("K k ok {}", tag(&line)));
-    assert_eq!(world.view(lock).remaining, 60 * S);
+    let view = world.view(lock);
+    assert_eq!((view.remaining, view.lease), (60 * S, 60 * S));
+    // A shorter one counts once it puts the end off.
+    idle(&mut world, 20 * S);
+    world.ask(Ask::KeepLock {
+        lock,
+        lease: Some(Millis(50_000)),
+    });
+    let (index, line) = world.all_lines().pop().expect("a keep");
+    world.say(index, &format!("K k ok {}", tag(&line)));
+    let view = world.view(lock);
+    assert_eq!((view.remaining, view.lease), (50 * S, 50 * S));
 }
 
 #[test]
@@ -386,30 +398,6 @@ fn rule_4_9_a_process_that_stood_still_hears_it_when_it_wakes() {
     assert!(!world.view(grant.lock).held);
 }
 
-#[test]
-fn rule_4_9_max_hold_ends_the_renewals() {
-    let mut world = World::up(&["a:1"]);
-    let (face, _) = world.ask(Ask::Acquire {
-        key: Key::encode(b"k").expect("a key"),
-        lease: Millis(3000),
-        wait: Wait::Forever,
-        keep_alive: true,
-        max_hold: Some(Millis(2500)),
-    });
-    let (index, line) = world.all_lines().pop().expect("sent");
-    world.say(index, &format!("A k 100 {}", tag(&line)));
-    let grant = world.grant(face);
-    let mut renewed = 0;
-    while world.lost.is_empty() {
-        for (index, line) in idle(&mut world, MS) {
-            renewed += 1;
-            world.say(index, &format!("K k ok {}", tag(&line)));
-        }
-    }
-    assert_eq!(renewed, 2, "at 1 s and 2 s");
-    assert_eq!(world.lost, [(grant.lock, LostReason::Expired)]);
-}
-
 /// Goal: a lock that has said that it is not held is never held again, and its loss is told once. Method: look at it
 /// after its time and before its timer, then let a renewal that had been sent in time be confirmed.
 #[test]
@@ -434,6 +422,30 @@ fn rule_4_9_who_finds_a_lock_overdue_decides_its_loss() {
     idle(&mut world, 10 * S);
     assert_eq!(world.view(grant.lock), view);
     assert_eq!(world.lost.len(), 1, "once");
+}
+
+#[test]
+fn rule_4_9_max_hold_ends_the_renewals() {
+    let mut world = World::up(&["a:1"]);
+    let (face, _) = world.ask(Ask::Acquire {
+        key: Key::encode(b"k").expect("a key"),
+        lease: Millis(3000),
+        wait: Wait::Forever,
+        keep_alive: true,
+        max_hold: Some(Millis(2500)),
+    });
+    let (index, line) = world.all_lines().pop().expect("sent");
+    world.say(index, &format!("A k 100 {}", tag(&line)));
+    let grant = world.grant(face);
+    let mut renewed = 0;
+    while world.lost.is_empty() {
+        for (index, line) in idle(&mut world, MS) {
+            renewed += 1;
+            world.say(index, &format!("K k ok {}", tag(&line)));
+        }
+    }
+    assert_eq!(renewed, 2, "at 1 s and 2 s");
+    assert_eq!(world.lost, [(grant.lock, LostReason::Expired)]);
 }
 
 #[test]
