@@ -28,6 +28,8 @@ use pyo3::sync::PyOnceLock;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
+#[cfg(debug_assertions)]
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Makes the Python value of an outcome, on the loop's thread.
@@ -109,6 +111,11 @@ pub(crate) struct Bridge {
     ear: UnixStream,
     waiting: Mutex<Waiting>,
     event_loop: OnceLock<Arc<EventLoop>>,
+    /// The process that it was made in.
+    generation: u32,
+    /// The next turn panics, for the tests.
+    #[cfg(debug_assertions)]
+    panics: AtomicBool,
 }
 
 /// The futures under way. A place is used again once its reply has come, and each reply comes exactly once.
@@ -149,6 +156,9 @@ impl Bridge {
             ear,
             waiting: Mutex::default(),
             event_loop: OnceLock::new(),
+            generation: fairlock::fork_generation(),
+            #[cfg(debug_assertions)]
+            panics: AtomicBool::new(false),
         })
     }
 
@@ -185,19 +195,18 @@ impl Bridge {
             let Some(event_loop) = bridge.event_loop.get() else {
                 return Ok(());
             };
-            lock(&bridge.shared.inbox).awaited = true;
-            event_loop.begin_turn();
-            lock(&bridge.shared.inbox).awaited = false;
+            // Nothing that goes wrong here may leave the turn open.
+            let end = EndOfTurn(event_loop);
+            let read = bridge.read(py, event_loop);
             let settled = bridge.settle_all(py);
-            if matches!(settled, Ok(0)) {
-                event_loop.end_turn();
-            } else {
+            if !matches!(settled, Ok(0)) {
                 running_loop(py)?.call_method1(
                     intern!(py, "call_soon"),
                     (slf.getattr(intern!(py, "end_turn"))?,),
                 )?;
+                std::mem::forget(end);
             }
-            settled.map(drop)
+            read.and(settled.map(drop))
         })
     }
 
@@ -209,6 +218,12 @@ impl Bridge {
             }
             Ok(())
         })
+    }
+
+    /// For the tests: the next turn panics.
+    #[cfg(debug_assertions)]
+    fn _panic(&self) {
+        self.panics.store(true, Ordering::SeqCst);
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -249,6 +264,19 @@ impl Bridge {
         }
     }
 
+    /// Begins a turn. What ends in it rings no bell: whoever calls this looks at the list afterwards, also after a panic.
+    fn read(&self, py: Python<'_>, event_loop: &EventLoop) -> PyResult<()> {
+        lock(&self.shared.inbox).awaited = true;
+        let read = guard(py, || {
+            event_loop.begin_turn();
+            #[cfg(debug_assertions)]
+            assert!(!self.panics.swap(false, Ordering::SeqCst), "on purpose");
+            Ok(())
+        });
+        lock(&self.shared.inbox).awaited = false;
+        read
+    }
+
     /// Settles one future. Who had given up its future by then gets nothing: the value is dropped, and a lock in it
     /// thereby released.
     fn settle(&self, py: Python<'_>, expected: Expected, outcome: Outcome) -> PyResult<()> {
@@ -279,11 +307,18 @@ impl Bridge {
         let mut settled = Ok(events.len());
         for event in events {
             match event {
-                Event::Call(call) => call(py),
+                Event::Call(call) => {
+                    if let Err(error) = guard(py, || {
+                        call(py);
+                        Ok(())
+                    }) {
+                        settled = Err(error);
+                    }
+                }
                 Event::Done(place, outcome) => {
                     let expected = lock(&self.waiting).remove(place);
                     if let Some(expected) = expected
-                        && let Err(error) = self.settle(py, expected, outcome)
+                        && let Err(error) = guard(py, || self.settle(py, expected, outcome))
                     {
                         // A future that cannot be settled must not keep the others from it.
                         settled = Err(error);
@@ -302,6 +337,10 @@ impl Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
+        if self.generation != fairlock::fork_generation() {
+            // The parent's, perhaps copied while its list was locked: nothing of it is touched.
+            return;
+        }
         if let Some(event_loop) = self.event_loop.get() {
             event_loop.retire();
         }
@@ -310,6 +349,15 @@ impl Drop for Bridge {
         let left = std::mem::take(&mut inbox.events);
         drop(inbox);
         drop(left);
+    }
+}
+
+/// Ends a turn at once.
+struct EndOfTurn<'a>(&'a EventLoop);
+
+impl Drop for EndOfTurn<'_> {
+    fn drop(&mut self) {
+        self.0.end_turn();
     }
 }
 

@@ -16,6 +16,7 @@ import uvloop
 
 import fairlock
 from conftest import run, until
+from fairlock._asyncio import _bridge_of
 
 Main = Callable[..., Coroutine[Any, Any, Any]]
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -441,6 +442,58 @@ def test_keep_alive_goes_on_while_the_loop_is_blocked(address: str, client: fair
                 assert client.inspect("key").token == lock.token
 
     asyncio.run(main())
+
+
+def test_keep_alive_goes_on_while_calls_are_started_and_the_loop_that_read_runs_no_more(address: str) -> None:
+    first = asyncio.new_event_loop()
+
+    async def made() -> fairlock.AsyncClient:
+        client = fairlock.AsyncClient(address)
+        await client.connect()
+        for _ in range(20):
+            async with client.lock("other"):
+                pass
+        return client
+
+    async def main(client: fairlock.AsyncClient) -> None:
+        async with client, client.lock("key", lease=1, keep_alive=True) as lock:
+            end = time.monotonic() + 2.5
+            tries = []
+            while time.monotonic() < end:
+                tries.append(asyncio.create_task(client.try_acquire("key")))
+                await asyncio.sleep(0.01)
+            answered = sum(task.done() for task in tries)
+            assert lock.held
+            # The latest of them need not have been answered.
+            assert answered > len(tries) / 2
+            async with timeout():
+                assert await asyncio.gather(*tries) == [None] * len(tries)
+
+    client = first.run_until_complete(made())
+    asyncio.run(main(client))
+    first.close()
+
+
+def test_a_panic_while_the_loop_reads_keeps_no_answer_back(loops: Any, address: str) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reported: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        async with fairlock.AsyncClient(address) as client:
+            await client.connect()
+            bridge = _bridge_of(loop)
+            panic = getattr(bridge, "_panic", None)
+            if panic is None:
+                pytest.skip("a release build has no way to panic")
+            for _ in range(20):
+                panic()
+                async with timeout(2):
+                    async with client.lock("key"):
+                        pass
+        assert all(isinstance(context["exception"], fairlock.InternalError) for context in reported)
+        assert reported
+
+    loops(main())
 
 
 def test_a_dropped_lock_is_released(loops: Any, address: str) -> None:
