@@ -310,6 +310,23 @@ test('keepAlive goes on while the event loop is blocked', async (t) => {
   await (await waiting).release()
 })
 
+test('keepAlive goes on while the event loop is blocked by what starts calls', async (t) => {
+  const client = clientOf(t, server)
+  const key = newKey()
+  // The loop reads.
+  for (let round = 0; round < 20; round++) await client.withLock(newKey(), () => {})
+  const lock = await client.acquire(key, { leaseMs: 1000, keepAlive: true })
+  const tries = []
+  const pause = new Int32Array(new SharedArrayBuffer(4))
+  for (const begun = performance.now(); performance.now() - begun < 2500;) {
+    tries.push(client.tryAcquire(key))
+    Atomics.wait(pause, 0, 0, 10)
+  }
+  assert.equal(lock.held, true)
+  assert.deepEqual(new Set(await Promise.all(tries)), new Set([null]))
+  assert.equal(await lock.release(), true)
+})
+
 test('a lock taken while the event loop is blocked is told once, when the loop goes on', async (t) => {
   let granted
   const mean = await scripted(t, ([operation, key], say) => {
