@@ -107,7 +107,7 @@ impl Client {
         };
         let call = options.acquire(&self.core, &key)?;
         let lock = blocking(py, |every, go_on| call.call_checking(every, go_on))?;
-        Ok(Lock::new(lock, key.into(), options.on_lost))
+        Ok(Lock::new(py, lock, key.into(), options.on_lost))
     }
 
     /// Locks `key` if it is free at this moment; `None` if it is not.
@@ -130,7 +130,7 @@ impl Client {
         };
         let call = options.try_acquire(&self.core, &key)?;
         let lock = blocking(py, |every, go_on| call.call_checking(every, go_on))?;
-        Ok(lock.map(|lock| Lock::new(lock, key.into(), options.on_lost)))
+        Ok(lock.map(|lock| Lock::new(py, lock, key.into(), options.on_lost)))
     }
 
     /// Releases whatever holds `key` with `token`, also a lock of another client: for operators.

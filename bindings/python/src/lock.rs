@@ -20,7 +20,15 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// A lock that calls `on_lost` on the thread for that.
-    pub(crate) fn new(core: fairlock::Lock, key: KeyObject, on_lost: Option<OnLost>) -> Lock {
+    pub(crate) fn new(
+        py: Python<'_>,
+        core: fairlock::Lock,
+        key: KeyObject,
+        on_lost: Option<OnLost>,
+    ) -> Lock {
+        if on_lost.is_some() {
+            teller::prepare(py);
+        }
         Lock::telling(core, key, on_lost, teller::tell)
     }
 

@@ -43,7 +43,7 @@ impl LockScope {
             .on_lost
             .as_ref()
             .map(|callback| callback.clone_ref(py));
-        Py::new(py, Lock::new(core, self.key.clone_ref(py), on_lost))
+        Py::new(py, Lock::new(py, core, self.key.clone_ref(py), on_lost))
     }
 }
 

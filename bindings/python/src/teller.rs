@@ -30,6 +30,11 @@ pub(crate) fn tell(told: Told) {
     }
 }
 
+/// Makes what tells in this process, for who holds the GIL: Python does not fork then, so no child finds it half made.
+pub(crate) fn prepare(_: Python<'_>) {
+    Teller::of_this_process();
+}
+
 struct Teller {
     generation: u32,
     state: Mutex<State>,
