@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 /// Why a lock is no longer held although nobody released it through this client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -196,6 +197,25 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     text: Cow<'static, str>,
+    wrong_time: Option<WrongTime>,
+}
+
+/// A time that is out of its limits, for languages that write times in a unit of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WrongTime {
+    /// The option that it was given as.
+    pub option: &'static str,
+    /// What was given.
+    pub time: Duration,
+    takes: &'static str,
+}
+
+impl WrongTime {
+    /// The sentence with the option and the time as a language writes them.
+    #[must_use]
+    pub fn sentence(&self, option: impl fmt::Display, time: impl fmt::Display) -> String {
+        format!("{option} is {time}; give {}", self.takes)
+    }
 }
 
 impl Error {
@@ -205,12 +225,26 @@ impl Error {
         Error(Box::new(Inner {
             kind,
             text: text.into(),
+            wrong_time: None,
         }))
     }
 
     #[cfg(feature = "client")]
     pub(crate) fn argument(text: impl Into<Cow<'static, str>>) -> Error {
         Error::new(ErrorKind::InvalidArgument, text)
+    }
+
+    /// `takes`: which times the option takes.
+    #[cfg(feature = "client")]
+    pub(crate) fn wrong_time(option: &'static str, time: Duration, takes: &'static str) -> Error {
+        let wrong = WrongTime {
+            option,
+            time,
+            takes,
+        };
+        let mut error = Error::argument(wrong.sentence(option, format_args!("{time:?}")));
+        error.0.wrong_time = Some(wrong);
+        error
     }
 
     #[cfg(feature = "client")]
@@ -253,6 +287,12 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
+    }
+
+    /// The time that is out of its limits, if that is what went wrong.
+    #[must_use]
+    pub fn time_out_of_limits(&self) -> Option<&WrongTime> {
+        self.0.wrong_time.as_ref()
     }
 
     /// Whether the same call may succeed when it is made again later.
@@ -300,6 +340,17 @@ mod tests {
             assert_eq!(row.number, i32::try_from(place).expect("ten rows") + 1);
             assert_eq!(ERRORS.iter().filter(|other| other.c == row.c).count(), 1);
         }
+    }
+
+    #[cfg(feature = "client")]
+    #[test]
+    fn a_wrong_time_can_be_said_in_the_unit_of_each_language() {
+        let error = Error::wrong_time("max_hold", Duration::ZERO, "more");
+        assert_eq!(error.to_string(), "max_hold is 0ns; give more");
+        let wrong = error.time_out_of_limits().expect("that it is");
+        let sentence = wrong.sentence("maxHoldMs", wrong.time.as_millis());
+        assert_eq!(sentence, "maxHoldMs is 0; give more");
+        assert!(Error::argument("x").time_out_of_limits().is_none());
     }
 
     #[test]

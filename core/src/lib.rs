@@ -38,7 +38,7 @@ pub use client::{
     Running, Status, TryAcquire, Waiter, Waiters, blocking, fork_generation,
     wait_for_background_thread,
 };
-pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason};
+pub use error::{ERRORS, Error, ErrorKind, ErrorRow, LostReason, WrongTime};
 pub use fence::Fence;
 pub use protocol::{Role, Token};
 

@@ -64,7 +64,7 @@ fn a_lock_is_had_and_released_in_every_face() {
     assert_eq!(lock.key(), b"a b%");
     drop(lock);
     // Dropping releases in the background.
-    client.acquire("a b%").wait(LIMIT).call().expect("released");
+    drop(client.acquire("a b%").wait(LIMIT).call().expect("released"));
 }
 
 #[test]
@@ -414,7 +414,7 @@ fn what_a_callback_owns_may_be_a_lock_of_the_same_client() {
     in_time("a lock that is left held drops its callback", move || {
         left.leave_held();
     });
-    hold("inner");
+    drop(hold("inner"));
     drop(blocked);
 }
 
@@ -432,7 +432,7 @@ fn a_blocking_call_in_a_callback_is_refused_and_a_release_in_it_goes_on() {
         done.send(()).expect("the test waits");
     });
     is_done.recv_timeout(LIMIT).expect("no hang");
-    client.acquire("k").wait(LIMIT).call().expect("released");
+    drop(client.acquire("k").wait(LIMIT).call().expect("released"));
 }
 
 #[test]

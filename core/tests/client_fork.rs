@@ -57,7 +57,7 @@ fn the_old_client_works_in_the_child_with_an_identity_of_its_own() {
     assert!(lock.is_held());
     assert!(is_held(&client, "parents"));
     assert_eq!(lock.release().call(), Ok(true));
-    hold(&client, "childs");
+    drop(hold(&client, "childs"));
 }
 
 /// Goal: operators see which process holds a lock. Method: look at what a parent and its forked child hold with one client
@@ -90,14 +90,14 @@ fn a_new_client_works_in_the_child() {
     let server = server();
     let address = server.address().to_string();
     let parents = Client::new(address.as_str()).expect("options");
-    hold(&parents, "warm");
+    drop(hold(&parents, "warm"));
     forked(|| {
         let client = Client::new(address.as_str()).expect("options");
         let lock = hold(&client, "childs");
         assert_eq!(lock.release().call(), Ok(true));
         client.close().call().expect("closing works");
     });
-    hold(&parents, "childs");
+    drop(hold(&parents, "childs"));
 }
 
 #[test]
@@ -187,22 +187,22 @@ fn an_event_loop_of_the_parent_reads_nothing_in_the_child() {
         }
         assert!(start.elapsed() < Duration::from_secs(1), "somebody read it");
     };
-    granted.expect("a lock");
+    drop(granted.expect("a lock"));
 }
 
 #[test]
 fn a_fork_of_a_fork_works_too() {
     let server = server();
     let client = Client::new(server.address().to_string()).expect("options");
-    hold(&client, "k");
+    drop(hold(&client, "k"));
     forked(|| {
-        hold(&client, "k");
+        drop(hold(&client, "k"));
         forked(|| {
-            hold(&client, "k");
+            drop(hold(&client, "k"));
         });
-        hold(&client, "k");
+        drop(hold(&client, "k"));
     });
-    hold(&client, "k");
+    drop(hold(&client, "k"));
 }
 
 #[test]

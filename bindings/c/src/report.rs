@@ -65,7 +65,12 @@ impl From<Error> for Failure {
         };
         Failure {
             status: fairlock_status::of(error.kind()),
-            message: error.to_string(),
+            message: match error.time_out_of_limits() {
+                Some(wrong) => {
+                    wrong.sentence(format_args!("{}_ms", wrong.option), wrong.time.as_millis())
+                }
+                None => error.to_string(),
+            },
             reason,
         }
     }

@@ -5,6 +5,7 @@
 const native = require('./native')
 const { checkKey, checkOptions, checkToken, defaultLeaseMs, wrong } = require('./arguments')
 const { call, calls, make, open } = require('./bridge')
+const { typeError } = require('./errors')
 const { asyncDispose, inspected, madeHere, Lock, shown } = require('./lock')
 
 const clientOptions = {
@@ -34,7 +35,8 @@ class Client {
   #name
   #closed = false
 
-  constructor (servers) {
+  constructor (servers, more) {
+    if (more !== undefined) throw typeError('options of a client go into one object with its servers: new Client({ servers, … })')
     const options = typeof servers === 'string' || Array.isArray(servers) ? { servers } : servers
     this.#client = make(this, { ...checkOptions(options, clientOptions) })
     this.#servers = options?.servers ?? (process.env.FAIRLOCK_SERVERS || '127.0.0.1:7420')
@@ -42,6 +44,9 @@ class Client {
   }
 
   static async connect (servers, options) {
+    for (const name in options) {
+      if (Object.hasOwn(clientOptions, name)) throw typeError(`${name} is an option of the client, and goes into one object with its servers: Client.connect({ servers, … })`)
+    }
     const { signal } = checkOptions(options, callOptions)
     signal?.throwIfAborted()
     const client = new this(servers)
@@ -124,7 +129,8 @@ class Client {
     return await call(native().status(open(), this.#client), signal)
   }
 
-  async release (key, token) {
+  async release (key, token, options) {
+    if (options !== undefined) throw typeError('a release takes no options: it is never given up')
     checkKey(key)
     checkToken(token)
     return await call(native().releaseToken(open(), this.#client, key, token))

@@ -49,8 +49,13 @@ const withCode = (error, code) => Object.assign(error, { code })
 const typeError = (message) => withCode(new TypeError(message), 'ERR_INVALID_ARG_TYPE')
 const rangeError = (message) => withCode(new RangeError(message), 'ERR_OUT_OF_RANGE')
 
+/** Options in the words of the core and of the server, by which name JavaScript knows them; nothing that is part of a path or of a longer word. */
+const coreOptions = /(?<=^|[ (`])(?:keep_alive|max_hold|secret_file|ca_file|cert_file|key_file|server_name)(?=[ ,;:)?`]|$)/g
+const inCamelCase = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())
+
 /** The error for `{ kind, message, reason }` of the addon. */
-function errorFrom ({ kind, message, reason }) {
+function errorFrom ({ kind, message: said, reason }) {
+  const message = said.replace(coreOptions, inCamelCase)
   if (kind === 'InvalidArgument') return rangeError(message)
   if (kind === 'WrongType') return typeError(message)
   const Class = classOfKind[kind]

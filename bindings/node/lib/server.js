@@ -28,6 +28,7 @@ class Server {
     const given = {}
     for (const [name, value] of Object.entries(checkOptionsObject(options))) {
       if (value === undefined) continue
+      checkName(name)
       given[name] = plain(name, value)
     }
     const server = await call(native().startServer(open(), given))
@@ -65,6 +66,13 @@ class Server {
   [asyncDispose] () {
     return this.stop()
   }
+}
+
+function checkName (name) {
+  const names = native().serverSettings()
+  if (names.includes(name)) return
+  const near = names.filter((known) => known.toLowerCase().startsWith(name.slice(0, 5).toLowerCase()))
+  throw typeError(`there is no option ${JSON.stringify(name)}; there ${near.length === 1 ? 'is' : 'are'} ${(near.length > 0 ? near : names).join(', ')}`)
 }
 
 /** A setting as the core reads it. */

@@ -30,6 +30,18 @@ pub(crate) fn token(value: &BigInt) -> Result<Token, Error> {
         .ok_or_else(|| argument("token has to be a number that a lock was granted with: more than 0n and less than 2n ** 63n".to_owned()))
 }
 
+/// `max_hold` is `maxHold` in JavaScript.
+pub(crate) fn in_camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(1.min(word.len()));
+        camel += &first.to_ascii_uppercase();
+        camel += rest;
+    }
+    camel
+}
+
 /// How many rows a list has at most; which numbers are sensible the core knows.
 pub(crate) fn rows(limit: Option<f64>) -> Result<u32, Error> {
     let Some(value) = limit else {

@@ -1,5 +1,6 @@
 //! What a call gave, as JavaScript sees it.
 
+use crate::convert::in_camel_case;
 use crate::server::RunningServer;
 use crate::slots::SlotId;
 use crate::view::{KeyView, LocksView, StatusView, WaitersView};
@@ -118,7 +119,13 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure {
             kind: error.kind().row().kind,
-            message: error.to_string(),
+            message: match error.time_out_of_limits() {
+                Some(wrong) => wrong.sentence(
+                    format_args!("{}Ms", in_camel_case(wrong.option)),
+                    wrong.time.as_secs_f64() * 1000.0,
+                ),
+                None => error.to_string(),
+            },
             reason: match error.kind() {
                 ErrorKind::Refused { code } => Some(code.to_string()),
                 ErrorKind::LockLost { reason } => Some(reason.as_str().to_owned()),

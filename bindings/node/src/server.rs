@@ -1,7 +1,7 @@
 //! A node inside this process.
 
 use crate::bridge::{Begun, bridge};
-use crate::convert::milliseconds;
+use crate::convert::{in_camel_case, milliseconds};
 use crate::outcome::Failure;
 use fairlock::node::{Setting, SettingKind, Settings};
 use fairlock::{Server, ServerError};
@@ -86,12 +86,7 @@ impl RunningServer {
 
 /// `max_lease` is `maxLeaseMs` in JavaScript: names of times end in their unit there.
 fn name(setting: &Setting) -> String {
-    let mut name = String::new();
-    for (place, word) in setting.name.split('_').enumerate() {
-        let (first, rest) = word.split_at(usize::from(place > 0));
-        name += &first.to_ascii_uppercase();
-        name += rest;
-    }
+    let mut name = in_camel_case(setting.name);
     if setting.kind == SettingKind::Seconds {
         name += "Ms";
     }

@@ -103,6 +103,42 @@ test('bad options of a client are thrown', () => {
   }
 })
 
+test('what is wrong is said in the words of this package', async (t) => {
+  const client = clientOf(t, '127.0.0.1:1')
+  const table = [
+    [() => client.acquire('k', { leaseMs: 0 }), /^leaseMs is 0; give a time from a millisecond to a year$/],
+    [() => client.acquire('k', { leaseMs: 999, keepAlive: true }), /^leaseMs is 999; give at least a second, or no keepAlive$/],
+    [() => client.acquire('k', { waitMs: 366 * 86_400_000 }), /^waitMs is 31622400000; .*0 to wait without limit$/],
+    [() => client.acquire('k', { maxHoldMs: 0 }), /^maxHoldMs is 0; /],
+    [async () => new Client({ connectTimeoutMs: 0 }), /^connectTimeoutMs is 0; /],
+    [async () => new Client({ secret: 'a', secretFile: 'b' }), /^both secret and secretFile are given/],
+    [async () => new Client({ certFile: 'a' }), /^certFile is given without keyFile/],
+    [async () => new Client({ tls: false, caFile: 'a' }), /^caFile is given, but tls is off/],
+    [async () => new Client({ secretFile: '/no/ca_file' }), /\/no\/ca_file/],
+    [() => Server.start({ maxLease: 60 }), /there is no option "maxLease"; there (?:is|are) .*\bmaxLeaseMs\b/],
+    [() => Server.start({ xyz: 60 }), /there is no option "xyz"; there are .*\bmaxLeaseMs\b/],
+  ]
+  for (const [call, expected] of table) assert.match((await rejection(call())).message, expected)
+})
+
+test('what nobody would look at is refused', async (t) => {
+  const client = clientOf(t, '127.0.0.1:1')
+  assert.throws(() => new Client('127.0.0.1:1', { secret: 'x' }), { name: 'TypeError', message: /new Client\(\{ servers, … \}\)/ })
+  const wrong = await rejection(Client.connect('127.0.0.1:1', { secret: 'x' }))
+  assert.equal(wrong.name, 'TypeError')
+  assert.match(wrong.message, /Client\.connect\(\{ servers, … \}\)/)
+  const given = await rejection(client.release('k', 1n, { signal: AbortSignal.timeout(1000) }))
+  assert.equal(given.name, 'TypeError')
+  for (const [variable, named] of [['FAIRLOCK_TLS', /FAIRLOCK_TLS/], ['FAIRLOCK_SERVER', /FAIRLOCK_SERVERS/]]) {
+    process.env[variable] = 'perhaps'
+    try {
+      assert.throws(() => new Client(), { name: 'RangeError', message: named })
+    } finally {
+      delete process.env[variable]
+    }
+  }
+})
+
 test('bad settings of a server are rejected', async () => {
   const table = {
     TypeError: [null, 1, 'listen', [], { listen: 1 }, { port: 1 }, { maxLeaseMs: '1' }, { maxKeys: '1' }, { insecure: 1 }, { spin: true }, { listen: {} }],

@@ -30,6 +30,14 @@ test('every example is run here', () => {
   assert.deepEqual(fs.readdirSync(examples).filter((name) => name.endsWith('.mjs')).sort(), Object.keys(outputs).sort())
 })
 
+test('the sample of the README with nodes of its own ends by itself', async () => {
+  const readme = fs.readFileSync(path.join(packageFolder, 'README.md'), 'utf8')
+  const samples = [...readme.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code).filter((code) => code.includes('Server.start'))
+  assert.equal(samples.length, 1)
+  fs.writeFileSync(path.join(folder, 'sample.mjs'), samples[0])
+  await run(process.execPath, ['--unhandled-rejections=strict', 'sample.mjs'], { cwd: folder, timeout: 20_000 })
+})
+
 for (const [name, expected] of Object.entries(outputs)) {
   test(name, async () => {
     const { stdout, stderr } = await run(process.execPath, ['--unhandled-rejections=strict', name],

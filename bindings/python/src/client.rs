@@ -1,6 +1,9 @@
 //! The client whose calls block.
 
-use crate::arguments::{self, Key, Limit, Seconds, Secret, Servers, TokenNumber};
+use crate::arguments::{
+    self, ConnectTimeout, Key, Lease, Limit, MaxHold, Moves, Name, RetryFor, Secret, ServerName,
+    Servers, TokenNumber, Wait,
+};
 use crate::border::{blocking, guard};
 use crate::bridge::Bridge;
 use crate::error;
@@ -26,17 +29,17 @@ impl Client {
     fn new(
         py: Python<'_>,
         servers: Option<Servers>,
-        name: Option<String>,
+        name: Option<Name>,
         secret: Option<Secret>,
         secret_file: Option<PathBuf>,
-        connect_timeout: Option<Seconds>,
-        retry_for: Option<Seconds>,
-        follow_moves: Option<&str>,
-        tls: Option<bool>,
+        connect_timeout: Option<ConnectTimeout>,
+        retry_for: Option<RetryFor>,
+        follow_moves: Option<Moves>,
+        #[pyo3(from_py_with = arguments::tls)] tls: Option<bool>,
         ca_file: Option<PathBuf>,
         cert_file: Option<PathBuf>,
         key_file: Option<PathBuf>,
-        server_name: Option<String>,
+        server_name: Option<ServerName>,
     ) -> PyResult<Client> {
         let builder = builder(
             servers,
@@ -69,10 +72,10 @@ impl Client {
     fn lock(
         &self,
         key: Key<'_>,
-        lease: Option<Seconds>,
-        wait: Option<Seconds>,
-        keep_alive: bool,
-        max_hold: Option<Seconds>,
+        lease: Option<Lease>,
+        wait: Option<Wait>,
+        #[pyo3(from_py_with = arguments::keep_alive)] keep_alive: bool,
+        max_hold: Option<MaxHold>,
         on_lost: Option<OnLost>,
     ) -> LockScope {
         let options = Options {
@@ -92,10 +95,10 @@ impl Client {
         &self,
         py: Python<'_>,
         key: Key<'_>,
-        lease: Option<Seconds>,
-        wait: Option<Seconds>,
-        keep_alive: bool,
-        max_hold: Option<Seconds>,
+        lease: Option<Lease>,
+        wait: Option<Wait>,
+        #[pyo3(from_py_with = arguments::keep_alive)] keep_alive: bool,
+        max_hold: Option<MaxHold>,
         on_lost: Option<OnLost>,
     ) -> PyResult<Lock> {
         let options = Options {
@@ -116,9 +119,9 @@ impl Client {
         &self,
         py: Python<'_>,
         key: Key<'_>,
-        lease: Option<Seconds>,
-        keep_alive: bool,
-        max_hold: Option<Seconds>,
+        lease: Option<Lease>,
+        #[pyo3(from_py_with = arguments::keep_alive)] keep_alive: bool,
+        max_hold: Option<MaxHold>,
         on_lost: Option<OnLost>,
     ) -> PyResult<Option<Lock>> {
         let options = Options {
@@ -145,7 +148,7 @@ impl Client {
         py: Python<'_>,
         key: Key<'_>,
         token: TokenNumber,
-        lease: Seconds,
+        lease: Lease,
     ) -> PyResult<bool> {
         let call = self.core.keep(key.bytes()?, token.0, lease.0);
         blocking(py, |every, go_on| call.call_checking(every, go_on))
@@ -255,17 +258,17 @@ pub(crate) fn client_of_loop(
     py: Python<'_>,
     bridge: Option<&Bound<'_, Bridge>>,
     servers: Option<Servers>,
-    name: Option<String>,
+    name: Option<Name>,
     secret: Option<Secret>,
     secret_file: Option<PathBuf>,
-    connect_timeout: Option<Seconds>,
-    retry_for: Option<Seconds>,
-    follow_moves: Option<&str>,
-    tls: Option<bool>,
+    connect_timeout: Option<ConnectTimeout>,
+    retry_for: Option<RetryFor>,
+    follow_moves: Option<Moves>,
+    #[pyo3(from_py_with = arguments::tls)] tls: Option<bool>,
     ca_file: Option<PathBuf>,
     cert_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
-    server_name: Option<String>,
+    server_name: Option<ServerName>,
 ) -> PyResult<Client> {
     let builder = builder(
         servers,
@@ -296,18 +299,18 @@ pub(crate) fn client_of_loop(
 
 fn builder(
     servers: Option<Servers>,
-    name: Option<String>,
+    name: Option<Name>,
     secret: Option<Secret>,
     secret_file: Option<PathBuf>,
-    connect_timeout: Option<Seconds>,
-    retry_for: Option<Seconds>,
-    follow_moves: Option<&str>,
+    connect_timeout: Option<ConnectTimeout>,
+    retry_for: Option<RetryFor>,
+    follow_moves: Option<Moves>,
 ) -> PyResult<ClientBuilder> {
     let mut builder = fairlock::Client::builder();
     if let Some(servers) = servers {
         builder = builder.servers(Vec::from(servers));
     }
-    if let Some(name) = name {
+    if let Some(Name(name)) = name {
         builder = builder.name(name);
     }
     if let Some(secret) = secret {
@@ -316,14 +319,14 @@ fn builder(
     if let Some(file) = secret_file {
         builder = builder.secret_file(file);
     }
-    if let Some(Seconds(time)) = connect_timeout {
+    if let Some(ConnectTimeout(time)) = connect_timeout {
         builder = builder.connect_timeout(time);
     }
-    if let Some(Seconds(time)) = retry_for {
+    if let Some(RetryFor(time)) = retry_for {
         builder = builder.retry_for(time);
     }
     if let Some(text) = follow_moves {
-        builder = builder.follow_moves(arguments::follow_moves(text)?);
+        builder = builder.follow_moves(arguments::follow_moves(&text)?);
     }
     Ok(builder)
 }
@@ -334,7 +337,7 @@ struct Tls {
     ca_file: Option<PathBuf>,
     cert_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
-    server_name: Option<String>,
+    server_name: Option<ServerName>,
 }
 
 impl Tls {
@@ -351,7 +354,7 @@ impl Tls {
         if let Some(file) = self.key_file {
             builder = builder.key_file(file);
         }
-        if let Some(name) = self.server_name {
+        if let Some(ServerName(name)) = self.server_name {
             builder = builder.server_name(name);
         }
         builder

@@ -8,7 +8,10 @@ use pyo3::types::PyModule;
 
 /// The Python exception of an error of the core: the class stands in the core's own table.
 pub(crate) fn to_python(py: Python<'_>, error: &fairlock::Error) -> PyErr {
-    let text = error.to_string();
+    let text = match error.time_out_of_limits() {
+        Some(wrong) => wrong.sentence(wrong.option, format_args!("{} s", wrong.time.as_secs_f64())),
+        None => error.to_string(),
+    };
     match error.kind() {
         ErrorKind::InvalidArgument => PyValueError::new_err(text),
         ErrorKind::Refused { code } => raise(py, "Refused", (text, code.as_ref())),

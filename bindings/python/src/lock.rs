@@ -1,6 +1,6 @@
 //! A held lock, and who is told when it is lost.
 
-use crate::arguments::{KeyObject, Seconds};
+use crate::arguments::{KeyObject, Lease};
 use crate::border::blocking;
 use crate::bridge::Caller;
 use crate::teller::{self, Told};
@@ -110,7 +110,7 @@ impl Lock {
 
     /// Renews the lock: the lease ends no earlier than its length from now.
     #[pyo3(signature = (lease=None))]
-    fn keep(&self, py: Python<'_>, lease: Option<Seconds>) -> PyResult<()> {
+    fn keep(&self, py: Python<'_>, lease: Option<Lease>) -> PyResult<()> {
         let call = self.keep_call(lease);
         blocking(py, |every, go_on| call.call_checking(every, go_on))
     }
@@ -168,9 +168,9 @@ impl Lock {
 }
 
 impl Lock {
-    pub(crate) fn keep_call(&self, lease: Option<Seconds>) -> fairlock::Call<()> {
+    pub(crate) fn keep_call(&self, lease: Option<Lease>) -> fairlock::Call<()> {
         match lease {
-            Some(Seconds(lease)) => self.core.keep_for(lease),
+            Some(Lease(lease)) => self.core.keep_for(lease),
             None => self.core.keep(),
         }
     }

@@ -1,15 +1,15 @@
 //! The options of an acquire, converted once and given to whichever call of the core they are for.
 
-use crate::arguments::{Key, Seconds};
+use crate::arguments::{Key, Lease, MaxHold, Wait};
 use crate::lock::OnLost;
 use pyo3::prelude::*;
 
 /// How to acquire. What is not given is left to the core.
 pub(crate) struct Options {
-    pub(crate) lease: Option<Seconds>,
-    pub(crate) wait: Option<Seconds>,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) wait: Option<Wait>,
     pub(crate) keep_alive: bool,
-    pub(crate) max_hold: Option<Seconds>,
+    pub(crate) max_hold: Option<MaxHold>,
     pub(crate) on_lost: Option<OnLost>,
 }
 
@@ -17,13 +17,13 @@ pub(crate) struct Options {
 macro_rules! tell {
     ($options:ident, $call:expr) => {{
         let mut call = $call;
-        if let Some(Seconds(lease)) = $options.lease {
+        if let Some(Lease(lease)) = $options.lease {
             call = call.lease(lease);
         }
         if $options.keep_alive {
             call = call.keep_alive();
         }
-        if let Some(Seconds(time)) = $options.max_hold {
+        if let Some(MaxHold(time)) = $options.max_hold {
             call = call.max_hold(time);
         }
         call
@@ -39,7 +39,7 @@ impl Options {
     ) -> PyResult<fairlock::Acquire> {
         let call = tell!(self, core.acquire(key.bytes()?));
         Ok(match self.wait {
-            Some(Seconds(wait)) => call.wait(wait),
+            Some(Wait(wait)) => call.wait(wait),
             None => call,
         })
     }

@@ -4,7 +4,7 @@ use crate::arguments::KeyObject;
 use crate::border::{blocking, lock};
 use crate::lock::{Lock, OnLost};
 use crate::options::Options;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::sync::Mutex;
@@ -84,6 +84,13 @@ impl LockScope {
                 Err(PyRuntimeError::new_err("this scope has not been entered"))
             }
         }
+    }
+
+    /// What a lock has, a scope has not. Asked only for names that are not found.
+    fn __getattr__(&self, name: &str) -> PyResult<Py<PyAny>> {
+        Err(PyAttributeError::new_err(format!(
+            "'LockScope' object has no attribute '{name}': it is a scope and no lock yet; use `with client.lock(…) as lock:`, or client.acquire(…)"
+        )))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

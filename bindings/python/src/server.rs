@@ -1,5 +1,6 @@
 //! A node inside this process.
 
+use crate::arguments::{Listen, Node};
 use crate::border::{guard, lock};
 use crate::error;
 use fairlock::ServerError;
@@ -23,13 +24,14 @@ impl Server {
     #[pyo3(signature = (listen=None, *, peers=None, node=None, data_dir=None, **settings))]
     fn new(
         py: Python<'_>,
-        listen: Option<String>,
+        listen: Option<Listen>,
         peers: Option<&Bound<'_, PyAny>>,
-        node: Option<String>,
+        node: Option<Node>,
         data_dir: Option<PathBuf>,
         settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Server> {
         let mut given = Settings::default();
+        let (listen, node) = (listen.map(|text| text.0), node.map(|text| text.0));
         given.listen = listen.or_else(|| node.is_none().then(|| "127.0.0.1:0".to_owned()));
         given.peers = peers.map(list).transpose()?;
         given.node = node;
@@ -109,15 +111,29 @@ impl Server {
 fn list(peers: &Bound<'_, PyAny>) -> PyResult<String> {
     match peers.extract::<String>() {
         Ok(text) => Ok(text),
-        Err(_) => Ok(peers.extract::<Vec<String>>()?.join(",")),
+        Err(_) => match peers.extract::<Vec<String>>() {
+            Ok(several) => Ok(several.join(",")),
+            Err(_) => Err(PyTypeError::new_err(
+                "peers has to be a list of addresses as str, 'host:port', or one str with commas",
+            )),
+        },
     }
 }
 
 /// Sets one setting of a node from a Python value, as its text would.
 fn set(settings: &mut Settings, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     if !Settings::ALL.iter().any(|known| known.name == name) {
+        let known: Vec<&str> = Settings::ALL.iter().map(|known| known.name).collect();
+        let near = value
+            .py()
+            .import("difflib")?
+            .call_method1("get_close_matches", (name, known, 1))?;
+        let near = match near.get_item(0) {
+            Ok(near) => format!("; did you mean {near}?"),
+            Err(_) => String::new(),
+        };
         return Err(PyTypeError::new_err(format!(
-            "Server() has no setting '{name}'"
+            "Server() has no setting '{name}'{near}"
         )));
     }
     if value.is_none() {

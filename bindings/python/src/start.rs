@@ -1,7 +1,7 @@
 //! What `fairlock._asyncio` calls: each function starts one operation of the core and returns at once; the future
 //! that it is given is settled by the bridge. Nothing here waits.
 
-use crate::arguments::{Key, Limit, Seconds, TokenNumber};
+use crate::arguments::{self, Key, Lease, Limit, MaxHold, TokenNumber, Wait};
 use crate::border::guard;
 use crate::bridge::{Bridge, Reply, Settling, Wish};
 use crate::client::Client;
@@ -87,10 +87,10 @@ pub(crate) fn start_acquire(
     bridge: &Bound<'_, Bridge>,
     future: Py<PyAny>,
     key: Key<'_>,
-    lease: Option<Seconds>,
-    wait: Option<Seconds>,
-    keep_alive: bool,
-    max_hold: Option<Seconds>,
+    lease: Option<Lease>,
+    wait: Option<Wait>,
+    #[pyo3(from_py_with = arguments::keep_alive)] keep_alive: bool,
+    max_hold: Option<MaxHold>,
     on_lost: Option<OnLost>,
 ) -> PyResult<Operation> {
     let options = Options {
@@ -123,9 +123,9 @@ pub(crate) fn start_try_acquire(
     bridge: &Bound<'_, Bridge>,
     future: Py<PyAny>,
     key: Key<'_>,
-    lease: Option<Seconds>,
-    keep_alive: bool,
-    max_hold: Option<Seconds>,
+    lease: Option<Lease>,
+    #[pyo3(from_py_with = arguments::keep_alive)] keep_alive: bool,
+    max_hold: Option<MaxHold>,
     on_lost: Option<OnLost>,
 ) -> PyResult<Operation> {
     let options = Options {
@@ -162,7 +162,7 @@ pub(crate) fn start_keep(
     lock: &Bound<'_, Lock>,
     bridge: &Bound<'_, Bridge>,
     future: Py<PyAny>,
-    lease: Option<Seconds>,
+    lease: Option<Lease>,
 ) -> PyResult<Operation> {
     submit(
         py,
@@ -265,7 +265,7 @@ pub(crate) fn start_keep_token(
     future: Py<PyAny>,
     key: Key<'_>,
     token: TokenNumber,
-    lease: Seconds,
+    lease: Lease,
 ) -> PyResult<Operation> {
     let call = client.get().core.keep(key.bytes()?, token.0, lease.0);
     submit(py, bridge.get(), future, call, yes)

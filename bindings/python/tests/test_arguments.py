@@ -179,6 +179,125 @@ def test_wrong_settings_of_a_server(settings: dict[str, Any], error: type[Except
         fairlock.Server(**settings)
 
 
+WRONG_ARGUMENTS: list[tuple[Callable[[fairlock.Client], object], type[Exception], str]] = [
+    (
+        lambda client: fairlock.Client(7420),  # type: ignore[arg-type]
+        TypeError,
+        "servers takes an address as str, 'host:port', or a list of such, not int",
+    ),
+    (
+        lambda client: fairlock.Client(("127.0.0.1", 7420)),  # type: ignore[arg-type]
+        TypeError,
+        "servers takes an address as str, 'host:port', or a list of such, not a tuple with int in it",
+    ),
+    (
+        lambda client: fairlock.AsyncClient(("127.0.0.1", 7420)),  # type: ignore[arg-type]
+        TypeError,
+        "servers takes an address as str, 'host:port', or a list of such, not a tuple with int in it",
+    ),
+    (
+        lambda client: fairlock.Client(secret=5),  # type: ignore[arg-type]
+        TypeError,
+        "secret takes a str or bytes, not int",
+    ),
+    (
+        lambda client: fairlock.Client(name=5),  # type: ignore[arg-type]
+        TypeError,
+        "name takes a str, not int",
+    ),
+    (
+        lambda client: fairlock.Client(tls=1),  # type: ignore[arg-type]
+        TypeError,
+        "tls takes True or False, not int",
+    ),
+    (
+        lambda client: fairlock.Client(connect_timeout=0),
+        ValueError,
+        "connect_timeout is 0 s; give a time from a millisecond to a year",
+    ),
+    (
+        lambda client: client.acquire("key", lease="30"),  # type: ignore[arg-type]
+        TypeError,
+        "lease takes a number of seconds, not str",
+    ),
+    (
+        lambda client: client.acquire("key", keep_alive=1),  # type: ignore[arg-type]
+        TypeError,
+        "keep_alive takes True or False, not int",
+    ),
+    (
+        lambda client: client.acquire("key", lease=-1),
+        ValueError,
+        "lease is -1.0; give a number of seconds",
+    ),
+    (
+        lambda client: client.acquire("key", lease=0),
+        ValueError,
+        "lease is 0 s; give a time from a millisecond to a year",
+    ),
+    (
+        lambda client: client.acquire("key", lease=0.5, keep_alive=True),
+        ValueError,
+        "lease is 0.5 s; give at least a second, or no keep_alive",
+    ),
+    (
+        lambda client: client.acquire("key", wait=-1),
+        ValueError,
+        "wait is -1.0; give a number of seconds, or 0 to wait without limit",
+    ),
+    (
+        lambda client: client.acquire("key", max_hold=10**400),
+        ValueError,
+        "max_hold is out of its limits; give a number of seconds",
+    ),
+    (
+        lambda client: client.release("key", "5"),  # type: ignore[arg-type]
+        TypeError,
+        "token takes the token of a lock, an int from 1 to 2**63 - 1, not str",
+    ),
+    (
+        lambda client: client.release("key", -1),
+        ValueError,
+        "token is out of its limits; give the token of a lock, an int from 1 to 2**63 - 1",
+    ),
+    (
+        lambda client: fairlock.Server(max_laese=60),
+        TypeError,
+        "Server() has no setting 'max_laese'; did you mean max_lease?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), WRONG_ARGUMENTS)
+def test_a_wrong_argument_is_named_with_what_it_takes(
+    silent: Scripted, call: Callable[[fairlock.Client], object], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error) as caught:
+        call(fairlock.Client(silent.address))
+    assert str(caught.value) == text
+
+
+def test_a_scope_that_is_taken_for_a_lock_says_what_it_is(silent: Scripted) -> None:
+    for name in ["acquire", "release", "token"]:
+        with pytest.raises(AttributeError, match=r"'LockScope' .* use `with client\.lock.*client\.acquire"):
+            getattr(fairlock.Client(silent.address).lock("key"), name)
+        with pytest.raises(AttributeError, match=r"'AsyncLockScope' .* use `async with client\.lock.*await client\.acquire"):
+            getattr(fairlock.AsyncClient(silent.address).lock("key"), name)
+
+
+@pytest.mark.parametrize(
+    ("variable", "named"), [("FAIRLOCK_TLS", "FAIRLOCK_TLS"), ("FAIRLOCK_SERVER", "FAIRLOCK_SERVERS")]
+)
+def test_what_the_environment_says_is_never_passed_over(
+    variable: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAIRLOCK_SERVERS", raising=False)
+    monkeypatch.setenv(variable, "perhaps")
+    for client in [fairlock.Client, fairlock.AsyncClient]:
+        with pytest.raises(ValueError, match=named):
+            client()
+
+
 def test_wait_zero_waits_without_limit_and_numbers_may_be_whole(client: fairlock.Client) -> None:
     with client.lock("key", wait=0, lease=30):
         pass

@@ -4,7 +4,7 @@ use super::call::{Call, FromOutcome, Pending, Running};
 use super::instance::Handle;
 use super::lock::Lock;
 use super::session::Ask;
-use super::{DEFAULT_LEASE, wire_key, wire_lease, wire_time};
+use super::{DEFAULT_LEASE, TIMES, wire_key, wire_lease, wire_time};
 use crate::error::{Error, LostReason};
 use crate::protocol::{Key, Wait};
 use std::sync::Arc;
@@ -37,10 +37,8 @@ impl Wish {
     fn into_call<T: FromOutcome>(self, wait: Result<Wait, Error>) -> Call<T> {
         let ask = (|| {
             if self.keep_alive && self.lease < Duration::from_secs(1) {
-                return Err(Error::argument(format!(
-                    "keep_alive with a lease of {:?}; give a lease of at least a second",
-                    self.lease
-                )));
+                let takes = "at least a second, or no keep_alive";
+                return Err(Error::wrong_time("lease", self.lease, takes));
             }
             Ok(Ask::Acquire {
                 key: self.key?,
@@ -49,7 +47,7 @@ impl Wish {
                 keep_alive: self.keep_alive,
                 max_hold: self
                     .max_hold
-                    .map(|time| wire_time("max_hold", time))
+                    .map(|time| wire_time("max_hold", time, TIMES))
                     .transpose()?,
             })
         })();
@@ -163,7 +161,8 @@ impl Acquire {
         let wait = if self.wait.is_zero() {
             Ok(Wait::Forever)
         } else {
-            wire_time("the wait", self.wait).map(Wait::For)
+            let takes = "a time from a millisecond to a year, or 0 to wait without limit";
+            wire_time("wait", self.wait, takes).map(Wait::For)
         };
         self.wish.into_call(wait)
     }

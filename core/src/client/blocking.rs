@@ -155,6 +155,7 @@ impl From<crate::Client> for Client {
 
 /// [`fairlock::Lock`](crate::Lock) with blocking calls; all else is as there.
 #[derive(Debug)]
+#[must_use = "the lock is released when this is dropped"]
 pub struct Lock(crate::Lock);
 
 impl Lock {

@@ -19,6 +19,7 @@ use std::time::Duration;
 /// worked. A lock can be lost (its lease ends, an operator takes it, the client is closed):
 /// [`is_held`](Self::is_held), [`lost`](Self::lost) and [`on_lost`](Self::on_lost) tell so before anybody
 /// else can get it. What protects the resource itself is the fencing [`token`](Self::token).
+#[must_use = "the lock is released when this is dropped"]
 pub struct Lock {
     inner: Arc<LockInner>,
 }
@@ -226,5 +227,23 @@ impl Drop for Lost<'_> {
         {
             instance.forget_watcher(lock.id, watcher);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Lock;
+    use crate::client::blocking;
+
+    #[test]
+    fn the_compiler_warns_who_lets_a_lock_go_at_once() {
+        #[expect(unused_must_use, reason = "the warning is what this proves")]
+        let _forgets = |lock: Lock| {
+            std::convert::identity(lock);
+        };
+        #[expect(unused_must_use, reason = "the warning is what this proves")]
+        let _forgets = |lock: blocking::Lock| {
+            std::convert::identity(lock);
+        };
     }
 }

@@ -248,20 +248,25 @@ fn wire_key(bytes: &[u8]) -> Result<Key, Error> {
     })
 }
 
-fn wire_time(what: &str, time: Duration) -> Result<crate::protocol::Millis, Error> {
+/// What times of the wire are.
+const TIMES: &str = "a time from a millisecond to a year";
+
+fn wire_time(
+    option: &'static str,
+    time: Duration,
+    takes: &'static str,
+) -> Result<crate::protocol::Millis, Error> {
     let ms = time.as_millis();
     match u64::try_from(ms) {
         Ok(ms) if (limits::TIME_MIN_MS..=limits::TIME_MAX_MS).contains(&ms) => {
             Ok(crate::protocol::Millis(ms))
         }
-        _ => Err(Error::argument(format!(
-            "{what} is {time:?}; give a time from a millisecond to a year"
-        ))),
+        _ => Err(Error::wrong_time(option, time, takes)),
     }
 }
 
 fn wire_lease(lease: Duration) -> Result<crate::protocol::Millis, Error> {
-    wire_time("the lease", lease)
+    wire_time("lease", lease, TIMES)
 }
 
 fn rows(limit: u32) -> Result<u32, Error> {

@@ -5,7 +5,7 @@ use super::address::{Address, parse_list};
 use super::tls_absent;
 #[cfg(feature = "tls")]
 use super::tls_options::TlsOptions;
-use super::{Client, EventLoop};
+use super::{Client, EventLoop, TIMES};
 use crate::error::Error;
 use crate::protocol::limits;
 use crate::tls::Connector;
@@ -230,15 +230,15 @@ impl ClientBuilder {
         let tls = tls_absent::check(&environment).map(|()| None)?;
         let connect_timeout = self.connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
         if connect_timeout < Duration::from_millis(1) || connect_timeout > YEAR {
-            return Err(Error::argument(format!(
-                "connect_timeout is {connect_timeout:?}; give a time from a millisecond to a year"
-            )));
+            let option = "connect_timeout";
+            return Err(Error::wrong_time(option, connect_timeout, TIMES));
         }
         if self.retry_for > YEAR {
-            return Err(Error::argument(format!(
-                "retry_for is {:?}; give at most a year",
-                self.retry_for
-            )));
+            return Err(Error::wrong_time(
+                "retry_for",
+                self.retry_for,
+                "at most a year",
+            ));
         }
         if let Some(name) = &self.name
             && !(1..=limits::NAME_BYTES).contains(&name.len())

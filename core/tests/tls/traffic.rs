@@ -32,7 +32,7 @@ fn names_and_both_kinds_of_addresses_stand_in_a_certificate() {
     for host in ["localhost", "127.0.0.1"] {
         let client = world.options(&server).servers(format!("{host}:{port}"));
         let client = client.build().expect("options");
-        client.acquire(host).wait(LIMIT).call().expect("free");
+        drop(client.acquire(host).wait(LIMIT).call().expect("free"));
     }
 }
 

@@ -218,7 +218,7 @@ fn waiting_on_a_frozen_node() -> f64 {
         .call()
         .expect("it is confirmed by another node");
     let waited = receive.recv().expect("the callback is called");
-    waited.expect("it gets the lock");
+    drop(waited.expect("it gets the lock"));
     let had = had.lock().expect("nobody panics in it");
     (had.expect("it was set before") - from) as f64 / 1e6
 }

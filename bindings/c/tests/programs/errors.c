@@ -368,6 +368,14 @@ static void options_that_cannot_be_used(void)
         {30000, 31536000001u, 0, 0},
         {30000, 0, UINT64_MAX, 0},
     };
+    static const char *const said[] = {
+        "lease_ms is 0; give a time from a millisecond to a year",
+        "lease_ms is 18446744073709551615; give a time from a millisecond to a year",
+        "lease_ms is 999; give at least a second, or no keep_alive",
+        "wait_ms is 18446744073709551615; give a time from a millisecond to a year, or 0 to wait without limit",
+        "wait_ms is 31536000001; give a time from a millisecond to a year, or 0 to wait without limit",
+        "max_hold_ms is 18446744073709551615; give a time from a millisecond to a year",
+    };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         fairlock_options options = FAIRLOCK_OPTIONS_INIT;
         options.lease_ms = wrong[i].lease_ms;
@@ -375,6 +383,7 @@ static void options_that_cannot_be_used(void)
         options.max_hold_ms = wrong[i].max_hold_ms;
         options.keep_alive = wrong[i].keep_alive;
         INVALID(fairlock_acquire(client, KEY("k"), &options, &lock));
+        CHECK_TEXT(said[i], fairlock_last_error());
         CHECK(lock == NULL && strlen(fairlock_last_error()) > 0);
     }
 
@@ -437,6 +446,19 @@ static void servers_from_the_environment(void)
     CHECK(unsetenv("FAIRLOCK_SERVERS") == 0);
     fairlock_client_close(client);
     OK(fairlock_server_stop(server));
+}
+
+static void what_the_environment_says_is_never_passed_over(void)
+{
+    fairlock_client *none;
+    CHECK(setenv("FAIRLOCK_TLS", "perhaps", 1) == 0);
+    CHECK_STATUS(FAIRLOCK_INVALID_ARGUMENT, fairlock_client_open("127.0.0.1:1", NULL, &none));
+    CHECK(strstr(fairlock_last_error(), "FAIRLOCK_TLS") != NULL);
+    CHECK(unsetenv("FAIRLOCK_TLS") == 0);
+    CHECK(setenv("FAIRLOCK_SERVER", "127.0.0.1:1", 1) == 0);
+    CHECK_STATUS(FAIRLOCK_INVALID_ARGUMENT, fairlock_client_open(NULL, NULL, &none));
+    CHECK(strstr(fairlock_last_error(), "FAIRLOCK_SERVERS") != NULL);
+    CHECK(unsetenv("FAIRLOCK_SERVER") == 0);
 }
 
 /* Programs in C leave SIGPIPE as it is, and a library must not end them by it. */
@@ -554,6 +576,7 @@ int main(int argc, char **argv)
         {"null_everywhere", null_everywhere},
         {"options_that_cannot_be_used", options_that_cannot_be_used},
         {"servers_from_the_environment", servers_from_the_environment},
+        {"what_the_environment_says_is_never_passed_over", what_the_environment_says_is_never_passed_over},
         {"a_broken_connection_is_no_signal", a_broken_connection_is_no_signal},
         {NULL, NULL},
     };

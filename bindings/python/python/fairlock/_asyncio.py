@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from threading import Lock as ThreadLock
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 from weakref import WeakKeyDictionary, ref
 
 from . import _fairlock as native
@@ -212,6 +212,13 @@ class AsyncLockScope:
         self._acquire = acquire
         self._entered = False
         self._lock: AsyncLock | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # What a lock has, a scope has not. Asked only for names that are not found.
+        raise AttributeError(
+            f"'AsyncLockScope' object has no attribute {name!r}: it is a scope and no lock yet; "
+            "use `async with client.lock(…) as lock:`, or await client.acquire(…)"
+        )
 
     async def __aenter__(self) -> AsyncLock:
         # Two tasks in one scope could not tell their locks apart.

@@ -281,7 +281,7 @@ impl Session {
             let operation = session.operations.get(id);
             let key = operation.and_then(|operation| operation.key());
             let about = key.map_or_else(String::new, |key| {
-                format!(" about {}", String::from_utf8_lossy(key.spelling()))
+                format!(" about {}", beginning(key.spelling()))
             });
             let text = format!("the server refused the request{about}: {code}: {text}");
             Error::new(ErrorKind::of_wire_code(code), text)
@@ -451,6 +451,13 @@ fn advice(text: &str, has_tls: bool) -> &str {
     text
 }
 
+/// A key for people, who need no more of a long one.
+fn beginning(key: &[u8]) -> String {
+    let start = &key[..key.len().min(60)];
+    let cut = if start.len() < key.len() { "…" } else { "" };
+    format!("{}{cut}", String::from_utf8_lossy(start))
+}
+
 /// The beginning of a line, for people.
 fn excerpt(line: &[u8]) -> Garbage {
     let start = &line[..line.len().min(60)];
@@ -459,7 +466,14 @@ fn excerpt(line: &[u8]) -> Garbage {
 
 #[cfg(test)]
 mod tests {
-    use super::advice;
+    use super::{advice, beginning};
+
+    #[test]
+    fn a_long_key_is_cut_where_people_read_it() {
+        assert_eq!(beginning(b"order:42"), "order:42");
+        assert_eq!(beginning(&[b'x'; 60]), "x".repeat(60));
+        assert_eq!(beginning(&[b'x'; 512]), format!("{}…", "x".repeat(60)));
+    }
 
     #[test]
     fn a_program_without_tls_is_not_told_to_set_an_option_that_it_lacks() {
