@@ -405,15 +405,11 @@ impl Session {
         let Some(Operation {
             kind: Kind::Acquire(acquire),
             face,
-            current,
-            older,
             ..
         }) = self.operations.get(id)
         else {
             return;
         };
-        let mut others = current.iter().chain(older);
-        let granted_again = others.any(|sent| sent.connection.is_some());
         let late = self.settings.mutation.is(Mutation::TellLossesLate);
         let held = HeldLock::granted(acquire, token, counted_from, now, late);
         let (face, key, confirming) = (*face, acquire.key.clone(), acquire.confirming);
@@ -422,9 +418,6 @@ impl Session {
             self.remove_operation(confirming.keep);
         }
         let lock = self.insert_lock(held);
-        if granted_again {
-            self.expect_second_grant(token);
-        }
         match face {
             Some(face) => {
                 let grant = super::Grant { lock, key, token };

@@ -367,7 +367,7 @@ impl Session {
 
     fn forget_lock_without_object(&mut self, lock: LockId) {
         if self.locks.get(lock).is_some_and(|held| !held.owned) {
-            self.remove_lock(lock);
+            self.locks.remove(lock);
         }
     }
 
@@ -384,10 +384,10 @@ impl Session {
             State::Releasing => {}
             State::Lost { .. } => {
                 self.release_lost(lock, now);
-                self.remove_lock(lock);
+                self.locks.remove(lock);
             }
             State::Released { .. } | State::Unreleased => {
-                self.remove_lock(lock);
+                self.locks.remove(lock);
             }
         }
     }
@@ -396,17 +396,15 @@ impl Session {
     pub(crate) fn forget_released(&mut self, lock: LockId) -> bool {
         let held = self.locks.get(lock);
         let released = held.is_some_and(|held| matches!(held.state, State::Released { .. }));
-        if released && self.granted_again.is_empty() {
+        if released {
             self.locks.discard(lock);
-        } else if released {
-            self.remove_lock(lock);
         }
         released
     }
 
     /// The lock object is given up, the lock is not.
     pub(crate) fn leave_held(&mut self, lock: LockId) {
-        let Some(held) = self.remove_lock(lock) else {
+        let Some(held) = self.locks.remove(lock) else {
             return;
         };
         self.lock_deadlines.set(lock.0.index, None);
@@ -415,21 +413,8 @@ impl Session {
         }
     }
 
-    /// Whether some lock object has this token, though a grant with it has come that nobody waits for.
+    /// Whether some lock object has this token.
     pub(super) fn is_in_hand(&self, token: Token) -> bool {
-        self.granted_again.contains(&token)
-    }
-
-    /// Only a lock of whose request another copy could still be answered when it was handed out is granted again.
-    pub(super) fn expect_second_grant(&mut self, token: Token) {
-        self.granted_again.insert(token);
-    }
-
-    fn remove_lock(&mut self, lock: LockId) -> Option<HeldLock> {
-        let held = self.locks.remove(lock)?;
-        if !self.granted_again.is_empty() {
-            self.granted_again.remove(&held.token);
-        }
-        Some(held)
+        self.locks.all().any(|(_, held)| held.token == token)
     }
 }

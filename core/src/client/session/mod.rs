@@ -50,7 +50,7 @@ use lock::HeldLock;
 use moved::Active;
 use operation::Operation;
 use recent::Recent;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use tags::Tags;
 
 /// Microseconds of a clock that runs while the machine sleeps.
@@ -207,8 +207,6 @@ pub(crate) struct Session {
     /// Keys with a release or cancel under way: the connection, and how many.
     busy_keys: HashMap<Key, (u32, u32), Seeded>,
     locks: Slab<LockId, HeldLock>,
-    /// Tokens of those of them that a second copy of their request may be answered with.
-    granted_again: BTreeSet<Token>,
     lock_deadlines: Deadlines,
     recent: Recent,
     /// The highest token this client knows.
@@ -242,7 +240,6 @@ impl Session {
             last_tag: 0,
             waiting: VecDeque::new(),
             locks: Slab::new(),
-            granted_again: BTreeSet::new(),
             lock_deadlines: Deadlines::default(),
             recent: Recent::default(),
             seen: None,

@@ -267,33 +267,6 @@ fn rule_4_4_n_asks_again_there_for_all_that_is_under_way_elsewhere() {
     assert!(all.is_empty(), "{all:?}");
 }
 
-/// Goal: whether a grant that nobody waits for is in hand is looked up among the few locks that can be granted twice.
-/// Method: one that was granted while the copy at the old node could still be answered, and one that was not.
-#[test]
-fn only_locks_that_can_be_granted_twice_are_remembered_for_that() {
-    let mut world = cluster();
-    world.say(2, "N a:1");
-    let plain = world.hold("h", 60_000, false);
-    assert!(world.session.granted_again.is_empty());
-    let (face, _) = world.acquire("k", Wait::Forever);
-    world.line(0);
-    world.say(2, "N b:1");
-    world.line(1);
-    world.say(1, "A k 200 #2.1");
-    let twice = world.grant(face);
-    assert_eq!(world.session.granted_again, BTreeSet::from([token(200)]));
-    for lock in [plain.lock, twice.lock] {
-        world.session.drop_lock(lock, world.now);
-        world.settle();
-    }
-    for (index, line) in world.all_lines() {
-        let key = line.split(' ').nth(1).expect("a key");
-        world.say(index, &format!("R {key} ok {}", tag(&line)));
-    }
-    assert_eq!(world.session.locks.len(), 0);
-    assert!(world.session.granted_again.is_empty());
-}
-
 #[test]
 fn a_grant_of_the_old_attempt_is_given_back_and_never_taken_for_the_new_one() {
     let mut world = cluster();
