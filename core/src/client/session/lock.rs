@@ -117,6 +117,7 @@ impl HeldLock {
 
 impl Session {
     pub(super) fn insert_lock(&mut self, held: HeldLock) -> LockId {
+        self.in_hand.add(held.token);
         let lock = self.locks.insert(held);
         self.schedule_lock(lock);
         lock
@@ -367,7 +368,7 @@ impl Session {
 
     fn forget_lock_without_object(&mut self, lock: LockId) {
         if self.locks.get(lock).is_some_and(|held| !held.owned) {
-            self.locks.remove(lock);
+            self.remove_lock(lock);
         }
     }
 
@@ -384,10 +385,10 @@ impl Session {
             State::Releasing => {}
             State::Lost { .. } => {
                 self.release_lost(lock, now);
-                self.locks.remove(lock);
+                self.remove_lock(lock);
             }
             State::Released { .. } | State::Unreleased => {
-                self.locks.remove(lock);
+                self.remove_lock(lock);
             }
         }
     }
@@ -396,7 +397,9 @@ impl Session {
     pub(crate) fn forget_released(&mut self, lock: LockId) -> bool {
         let held = self.locks.get(lock);
         let released = held.is_some_and(|held| matches!(held.state, State::Released { .. }));
-        if released {
+        if released && self.in_hand.is_kept() {
+            self.remove_lock(lock);
+        } else if released {
             self.locks.discard(lock);
         }
         released
@@ -404,7 +407,7 @@ impl Session {
 
     /// The lock object is given up, the lock is not.
     pub(crate) fn leave_held(&mut self, lock: LockId) {
-        let Some(held) = self.locks.remove(lock) else {
+        let Some(held) = self.remove_lock(lock) else {
             return;
         };
         self.lock_deadlines.set(lock.0.index, None);
@@ -414,7 +417,13 @@ impl Session {
     }
 
     /// Whether some lock object has this token.
-    pub(super) fn is_in_hand(&self, token: Token) -> bool {
-        self.locks.all().any(|(_, held)| held.token == token)
+    pub(super) fn is_in_hand(&mut self, token: Token) -> bool {
+        self.in_hand.has(token, &self.locks)
+    }
+
+    fn remove_lock(&mut self, lock: LockId) -> Option<HeldLock> {
+        let held = self.locks.remove(lock)?;
+        self.in_hand.remove(held.token);
+        Some(held)
     }
 }

@@ -18,6 +18,7 @@ mod close;
 mod connection;
 mod deadlines;
 mod hash;
+mod in_hand;
 mod keep;
 mod lock;
 mod moved;
@@ -46,6 +47,7 @@ use crate::protocol::{ClientId, Key, Millis, Token, Wait};
 use connection::Connection;
 use deadlines::Deadlines;
 use hash::Seeded;
+use in_hand::InHand;
 use lock::HeldLock;
 use moved::Active;
 use operation::Operation;
@@ -207,6 +209,7 @@ pub(crate) struct Session {
     /// Keys with a release or cancel under way: the connection, and how many.
     busy_keys: HashMap<Key, (u32, u32), Seeded>,
     locks: Slab<LockId, HeldLock>,
+    in_hand: InHand,
     lock_deadlines: Deadlines,
     recent: Recent,
     /// The highest token this client knows.
@@ -240,6 +243,7 @@ impl Session {
             last_tag: 0,
             waiting: VecDeque::new(),
             locks: Slab::new(),
+            in_hand: InHand::default(),
             lock_deadlines: Deadlines::default(),
             recent: Recent::default(),
             seen: None,

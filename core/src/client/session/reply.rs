@@ -348,7 +348,7 @@ impl Session {
     /// A grant that nobody waits for any more: unless the token is in hand it is released.
     fn handle_stray_grant(&mut self, key: KeyRef<'_>, token: Token, now: Micros) {
         let keeps = self.settings.mutation.is(Mutation::KeepStrayGrants);
-        if !self.is_in_hand(token) && !keeps {
+        if !keeps && !self.is_in_hand(token) {
             self.release_token(key.to_key(), token, None, now);
         }
     }

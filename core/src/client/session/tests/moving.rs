@@ -267,6 +267,49 @@ fn rule_4_4_n_asks_again_there_for_all_that_is_under_way_elsewhere() {
     assert!(all.is_empty(), "{all:?}");
 }
 
+/// Goal: a grant that is said twice is one lock, and one that nobody waits for is given back, whatever locks have come and
+/// gone since the last such grant. Method: rounds of many locks, after each of which every token is granted again.
+#[test]
+fn what_is_granted_again_is_in_hand_while_its_lock_is() {
+    let mut world = World::up(&["a:1"]);
+    let mut held: Vec<Grant> = Vec::new();
+    let mut gone: Vec<Token> = Vec::new();
+    let mut last = 0;
+    for round in 0..41_usize {
+        for _ in 0..round {
+            let (face, _) = world.acquire("k", Wait::Forever);
+            let (index, line) = world.all_lines().pop().expect("sent");
+            last += 1;
+            world.say(index, &format!("A k {last} {}", tag(&line)));
+            held.push(world.grant(face));
+        }
+        let changes_are_noted = world.session.in_hand.is_kept();
+        assert!(!changes_are_noted || round > 1, "nobody has asked");
+        while held.len() > 40 * (round % 3) {
+            let lock = held.swap_remove(held.len() / 2);
+            gone.push(lock.token);
+            world.session.drop_lock(lock.lock, world.now);
+            world.settle();
+            let (index, line) = world.all_lines().pop().expect("a release");
+            world.say(index, &format!("R k ok {}", tag(&line)));
+        }
+        if round % 2 == 0 {
+            continue;
+        }
+        for lock in &held {
+            world.say(0, &format!("A k {} #1", lock.token));
+            assert_eq!(world.all_lines(), [], "in hand");
+        }
+        for token in &gone {
+            world.say(0, &format!("A k {token} #1"));
+            let (index, line) = world.all_lines().pop().expect("given back");
+            assert!(line.starts_with(&format!("R k {token} #")), "{line}");
+            world.say(index, &format!("R k stale {}", tag(&line)));
+        }
+    }
+    assert!(held.len() > 10 && gone.len() > 100);
+}
+
 #[test]
 fn a_grant_of_the_old_attempt_is_given_back_and_never_taken_for_the_new_one() {
     let mut world = cluster();
