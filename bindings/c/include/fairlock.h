@@ -92,7 +92,7 @@ typedef enum fairlock_status {
    */
   FAIRLOCK_CONNECTION_FAILED = 2,
   /**
-   * An argument cannot be used; nothing was sent.
+   * An argument cannot be used; nothing was sent, unless it is a lease above the server's `max_lease`.
    */
   FAIRLOCK_INVALID_ARGUMENT = 3,
   /**

@@ -13,7 +13,7 @@ pub enum fairlock_status {
     FAIRLOCK_WAIT_TIMEOUT = 1,
     /// No server could be reached, or none of them is active.
     FAIRLOCK_CONNECTION_FAILED = 2,
-    /// An argument cannot be used; nothing was sent.
+    /// An argument cannot be used; nothing was sent, unless it is a lease above the server's `max_lease`.
     FAIRLOCK_INVALID_ARGUMENT = 3,
     /// The server refused; fairlock_last_reason() says why in a word ("auth", "denied", "busy" …).
     FAIRLOCK_REFUSED = 4,
