@@ -69,18 +69,7 @@ impl From<Error> for Failure {
             ErrorKind::LockLost { .. } | ErrorKind::StaleToken => LOST,
             _ => FAILED,
         };
-        Failure::new(code, without_idle_advice(&error.to_string()))
-    }
-}
-
-/// Where a server has answered and TLS has failed, it is of no use to look for the server.
-fn without_idle_advice(text: &str) -> &str {
-    let is_of_tls = ["TLS", "certificate"]
-        .iter()
-        .any(|word| text.contains(word));
-    match text.rsplit_once(" (is a server running there") {
-        Some((reason, _)) if is_of_tls => reason,
-        _ => text,
+        Failure::new(code, error)
     }
 }
 

@@ -433,6 +433,8 @@ impl Session {
         };
         let mut text = String::from("no active server was reached: ");
         let mut named: Vec<&Address> = Vec::new();
+        // Where a server has answered and TLS has failed, it is of no use to look for the server.
+        let mut look_for_it = true;
         for connection in &self.connections {
             if named.contains(&&connection.address) {
                 continue;
@@ -449,11 +451,16 @@ impl Session {
                 // An additional connection that is not in use.
                 (None, State::Down { .. }) => continue,
             };
+            look_for_it &= !["TLS", "certificate"]
+                .iter()
+                .any(|of_tls| reason.contains(of_tls));
             let comma = if named.is_empty() { "" } else { "; " };
             let _ = write!(text, "{comma}{}: {reason}", connection.address);
             named.push(&connection.address);
         }
-        text.push_str(" (is a server running there, and are the addresses right?)");
+        if look_for_it {
+            text.push_str(" (is a server running there, and are the addresses right?)");
+        }
         Error::new(ErrorKind::ConnectionFailed, text)
     }
 }
