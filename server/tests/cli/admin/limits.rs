@@ -201,7 +201,8 @@ fn a_handshake_above_the_limit_ends_the_oldest_and_is_counted_once() {
 }
 
 /// Goal: handshakes that stall cost others nothing, are bounded in number and in time, and are all accounted for. Method: ten
-/// times as many as there is room for, again and again, while one client works and others come.
+/// times as many as there is room for, again and again, while one client works and others come. A client has two connections:
+/// both are awaited before more stalled ones come, or the second one's handshake would be among those that are ended.
 #[test]
 fn stalled_handshakes_hold_up_nobody() {
     let folder = Folder::new("limit-stalled");
@@ -213,7 +214,13 @@ fn stalled_handshakes_hold_up_nobody() {
         let client = client.build().expect("options");
         client.connected().call().map(|()| client)
     };
+    let all_open = |clients: u32| {
+        eventually("both connections of each client are open", || {
+            watched.scrape().value("fairlock_connections_open") == f64::from(2 * clients)
+        });
+    };
     let early = client().expect("it is let in");
+    all_open(1);
     let (mut longest, mut sockets) = (Duration::ZERO, Vec::new());
     let pair = |client: &Client| -> Result<(), Error> {
         client.acquire("k").call()?.release().call().map(|_| ())
@@ -225,6 +232,7 @@ fn stalled_handshakes_hold_up_nobody() {
         longest = longest.max(begin.elapsed());
         let late = client().unwrap_or_else(|error| panic!("round {round}: {error}"));
         pair(&late).expect("it is served");
+        all_open(2);
     }
     println!(
         "longest pair of a client under {} stalled handshakes: {longest:?}",
