@@ -17,6 +17,18 @@ impl Engine {
         claims.chain(self.attempts.next_deadline()).min()
     }
 
+    /// The same if it is before `moment`. Whoever asks after each step, with the moment for which he is called anyway, has his
+    /// answer without a search nearly always.
+    pub fn next_deadline_before(&mut self, moment: Time) -> Option<Time> {
+        if !self.parting.is_empty() || !self.unserved.is_empty() {
+            return Some(Time(0));
+        }
+        let attempts = self.attempts.next_deadline();
+        let attempts = attempts.filter(|deadline| *deadline < moment);
+        let claims = self.wheel.next_deadline_before(moment);
+        claims.into_iter().chain(attempts).min()
+    }
+
     /// Ends the leases, waits and graces that are over by `now`, none early and none more than a
     /// millisecond late. Each of them counts as a piece of work, and so does each that is only put in
     /// order for later; no more than `at_most` pieces are done. Returns whether there is more to do

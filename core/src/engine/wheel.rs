@@ -52,6 +52,8 @@ pub(super) struct Wheel {
     /// Which slots of a level have values.
     occupied: [BitSet; 3],
     armed: usize,
+    /// `pop` has nothing to do before this millisecond, and perhaps not then either: what is disarmed does not change it.
+    idle_until: u64,
 }
 
 impl Wheel {
@@ -61,6 +63,7 @@ impl Wheel {
             heads: vec![NIL; SLOTS.iter().sum()].into(),
             occupied: [BitSet::new(), BitSet::new(), BitSet::new()],
             armed: 0,
+            idle_until: u64::MAX,
         }
     }
 
@@ -79,7 +82,8 @@ impl Wheel {
             return;
         }
         let tick = due.0.div_ceil(1000).max(self.now);
-        let slot = self.slot_for(tick);
+        let (slot, begin) = self.slot_for(tick);
+        self.idle_until = self.idle_until.min(begin);
         let first = std::mem::replace(&mut self.heads[slot], number);
         *value.timer_mut() = TimerLinks {
             next: first,
@@ -199,18 +203,33 @@ impl Wheel {
         Some(Time(tick.saturating_mul(1000)))
     }
 
+    /// As [`next_deadline`](Wheel::next_deadline), but only if that is before `moment`; which is told without a search where
+    /// nothing has come that is as early.
     #[inline]
-    fn slot_for(&self, tick: u64) -> usize {
+    pub(super) fn next_deadline_before(&mut self, moment: Time) -> Option<Time> {
+        if self.idle_until.saturating_mul(1000) >= moment.0 {
+            return None;
+        }
+        let next = self.next_deadline();
+        self.idle_until = next.map_or(u64::MAX, |next| next.0 / 1000);
+        next.filter(|next| *next < moment)
+    }
+
+    /// The slot for a millisecond, and the one in which `pop` has something to do with it: there, or where it is spread.
+    #[inline]
+    fn slot_for(&self, tick: u64) -> (usize, u64) {
         let (block, era) = (tick >> BLOCK_BITS, tick >> ERA_BITS);
         let now_era = self.now >> ERA_BITS;
         if block - (self.now >> BLOCK_BITS) <= 1 {
-            tick as usize % SLOTS[0]
+            (tick as usize % SLOTS[0], tick)
         } else if era - now_era <= 1 {
-            OFFSETS[1] + block as usize % SLOTS[1]
+            let slot = OFFSETS[1] + block as usize % SLOTS[1];
+            (slot, (block - 1) << BLOCK_BITS)
         } else {
             // What is beyond the last era waits there and then moves on.
             let era = era.min(now_era + SLOTS[2] as u64 - 1);
-            OFFSETS[2] + era as usize % SLOTS[2]
+            let slot = OFFSETS[2] + era as usize % SLOTS[2];
+            (slot, (era - 1) << ERA_BITS)
         }
     }
 
@@ -381,6 +400,21 @@ mod tests {
                         (None, None) => {}
                         (Some(deadline), Some(tick)) => assert!(deadline.0 <= tick * 1000),
                         other => panic!("{other:?}"),
+                    }
+                    // Whoever is told of nothing before a moment has to look again by then.
+                    let moment = Time(now.0 + below(1 << 30));
+                    match wheel.next_deadline_before(moment) {
+                        Some(deadline) => {
+                            assert!(deadline < moment);
+                            assert_eq!(Some(deadline), wheel.next_deadline());
+                        }
+                        None => {
+                            let next = wheel.next_deadline();
+                            assert!(
+                                next.is_none_or(|next| next >= moment),
+                                "{next:?} {moment:?}"
+                            );
+                        }
                     }
                     if budget > 0 || given == 0 {
                         assert!(

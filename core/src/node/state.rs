@@ -197,6 +197,7 @@ impl Node {
         }
         self.become_role(Role::Active, "it is the only node");
         (self.serves, self.timers_run) = (true, true);
+        self.rearm();
     }
 
     /// Goes over to another role and says so.
@@ -517,7 +518,8 @@ impl Node {
     /// Ends the step: the timer has to know of deadlines that are new.
     pub(crate) fn rearm(&mut self) {
         if self.timers_run {
-            self.timer.wake_before(self.engine.next_deadline());
+            let moment = self.engine.next_deadline_before(self.timer.armed_for);
+            self.timer.wake_before(moment);
         }
         if self.engine.changes_waiting() > 0 {
             let due = self.send_changes();

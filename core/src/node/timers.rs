@@ -147,6 +147,10 @@ impl Node {
 
     /// Ends what is over before requests are read, so that they find the present state.
     pub(crate) fn expire_due(&mut self, now: Time) {
+        // Every step ends with `rearm`, so nothing ends before the timer's moment.
+        if self.timer.armed_for > now {
+            return;
+        }
         let due = self.engine.next_deadline().is_some_and(|due| due <= now);
         if !due || !self.timers_run || self.timer.thawing {
             return;
