@@ -7,10 +7,10 @@
 #[path = "support/forked.rs"]
 mod forked;
 
-use forked::forked;
+use forked::{ended_well, forked};
 
 use fairlock::{Client, ErrorKind, EventLoop, KeyState, Lock, Server};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -188,6 +188,35 @@ fn an_event_loop_of_the_parent_reads_nothing_in_the_child() {
         assert!(start.elapsed() < Duration::from_secs(1), "somebody read it");
     };
     drop(granted.expect("a lock"));
+}
+
+/// Goal: what is sent to a process arrives there, although a callback of it forks. Method: fork in a callback on the client's own thread, return
+/// from it in the child too, and let the parent go on.
+#[test]
+fn a_callback_that_returns_in_a_child_takes_nothing_that_is_its_parents() {
+    let server = server();
+    let client = Client::new(server.address().to_string()).expect("options");
+    client.connected().call().expect("the server is there");
+    let (told, children) = mpsc::channel();
+    let _pending = client.inspect("k").submit(move |_| {
+        // SAFETY: nothing is done in the child but to return from here.
+        let process = unsafe { libc::fork() };
+        assert!(process >= 0, "fork works");
+        if process > 0 {
+            told.send(process).expect("the test waits");
+        }
+    });
+    let child = children.recv_timeout(LIMIT).expect("a fork");
+    for nth in 0..200 {
+        let (told, answers) = mpsc::channel();
+        let _pending = client
+            .acquire(format!("k{nth}"))
+            .submit(move |lock| told.send(lock.is_ok()).expect("the test waits"));
+        let answer = answers.recv_timeout(Duration::from_secs(5));
+        assert_eq!(answer, Ok(true), "the child took it");
+    }
+    // Where nothing else runs, the end of its last thread is that of the process.
+    ended_well(child);
 }
 
 #[test]

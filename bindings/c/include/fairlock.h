@@ -733,7 +733,8 @@ enum fairlock_status fairlock_keep_token(const struct fairlock_client *client,
  * Asks for a lock without waiting: `callback` is told how it ended.
  *
  * With FAIRLOCK_OK `callback` comes exactly once, also when the call is cancelled or the client is
- * closed; it may come before this returns. With every other status it never comes:
+ * closed; it may come before this returns, but never inside another one: what has ended at once is told
+ * when the callback that asked for it has returned. With every other status it never comes:
  * FAIRLOCK_INVALID_ARGUMENT for NULL or wrong `options`. Everything else that fairlock_acquire() can
  * return comes to the callback. `key`, `options` and what they point to may go when this returns.
  *
@@ -745,7 +746,9 @@ enum fairlock_status fairlock_keep_token(const struct fairlock_client *client,
  * fairlock_lock_held(), never call back. Hold no mutex during such a call that a callback takes. It
  * holds up every other call of the process, so it should be short. Inside it, calls that wait return
  * FAIRLOCK_WOULD_DEADLOCK, but fairlock_release(), fairlock_client_close() and everything that does
- * not wait are allowed. It must not throw or longjmp. After fork() it comes in the parent only.
+ * not wait are allowed. It must not throw or longjmp. After fork() it comes in the parent only. One that
+ * forks has to end the child, by exec or _exit(): where it returns, the library's own thread ends, and
+ * with its last thread the child; a call on any other thread goes on as after any fork().
  */
 enum fairlock_status fairlock_acquire_async(const struct fairlock_client *client,
                                             const void *key,

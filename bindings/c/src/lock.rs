@@ -8,7 +8,7 @@ use crate::client::fairlock_client;
 use crate::options::fairlock_options;
 use crate::report::{self, Failure, Outcome};
 use crate::status::fairlock_status;
-use fairlock::{Acquire, Call, Error, ErrorKind, Lock, LostReason, TryAcquire};
+use fairlock::{Acquire, Call, Error, ErrorKind, Lock, LostReason, TryAcquire, fork_generation};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +23,8 @@ pub struct fairlock_lock {
     lock: Lock,
     calls: Arc<Calls>,
     listener: OnceLock<Arc<Listener>>,
+    /// The process that it was granted to.
+    generation: u32,
     /// With a NUL behind it, for those who print keys.
     key: OnceLock<Box<[u8]>>,
 }
@@ -31,6 +33,7 @@ pub struct fairlock_lock {
 pub(crate) struct Wish {
     calls: Arc<Calls>,
     listener: Option<Arc<Listener>>,
+    generation: u32,
 }
 
 macro_rules! with_options {
@@ -59,6 +62,7 @@ impl Wish {
         Wish {
             calls: client.calls.clone(),
             listener,
+            generation: fork_generation(),
         }
     }
 
@@ -87,6 +91,7 @@ impl Wish {
             lock,
             calls: self.calls,
             listener: self.listener.map(OnceLock::from).unwrap_or_default(),
+            generation: self.generation,
             key: OnceLock::new(),
         })
     }
@@ -236,7 +241,8 @@ pub unsafe extern "C" fn fairlock_release(lock: *mut fairlock_lock) -> fairlock_
             return Ok(());
         };
         lock.deafen();
-        if callback::inside() {
+        // In a child the answer is known, and nothing waits for it.
+        if callback::inside() && lock.generation == fork_generation() {
             let held = lock.lock.is_held();
             lock.lock.release().submit(drop);
             return if held { Ok(()) } else { Err(lock.lost()) };

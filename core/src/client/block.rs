@@ -2,6 +2,7 @@
 //! so that one call at a time costs no change of threads; else it sleeps until the driver wakes it.
 
 use super::acquire::OnLost;
+use super::calling;
 use super::core::{After, Face, Reader};
 use super::driver::look::Look;
 use super::driver::socket::Socket;
@@ -76,6 +77,7 @@ impl Instance {
             instance: self,
             started,
         };
+        let _pause = calling::pause();
         let result = self.wait(started, lead, now, &mut check);
         std::mem::forget(guard);
         result
@@ -88,7 +90,8 @@ impl Instance {
         since: Micros,
         check: &mut Check<'_>,
     ) -> Result<Outcome, Error> {
-        if let Some(mut lead) = lead {
+        // Else a callback has forked, and the socket is the parent's.
+        if let Some(mut lead) = lead.filter(|_| self.is_of_this_process()) {
             let mut since = since;
             loop {
                 match self.lead(started, &mut lead, since) {

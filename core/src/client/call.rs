@@ -1,6 +1,7 @@
 //! One operation and its three faces: await it, block on it, or give it a callback.
 
 use super::acquire::OnLost;
+use super::calling;
 use super::instance::{Face, Handle, Here, Instance, Started};
 use super::lock::{Lock, LockInner};
 use super::session::{Ask, OperationId, Outcome};
@@ -113,7 +114,9 @@ impl<T> Call<T> {
     }
 
     /// Starts it; `done` gets the result exactly once: on the client's own thread, on one that is just
-    /// calling this client, or, if it is known at once, on this one. `done` must not block.
+    /// calling this client, or, if it is known at once, on this one. `done` must not block. What is known at once inside such a
+    /// callback is told when that has returned. One that forks must not return in the child, where its caller has nothing
+    /// to go on with: the client's own thread ends there.
     pub fn submit(self, done: impl FnOnce(Result<T, Error>) + Send + 'static) -> Pending
     where
         T: 'static,
@@ -122,7 +125,7 @@ impl<T> Call<T> {
         let (place, ask, on_lost) = match self.place() {
             Ok(parts) => parts,
             Err(error) => {
-                done(Err(error));
+                calling::call(move || done(Err(error)));
                 return Pending { operation: None };
             }
         };

@@ -5,7 +5,6 @@ use super::acquire::OnLost;
 use super::address::Address;
 use super::driver::look::Look;
 use super::driver::socket::Socket;
-use super::instance::guarded;
 use super::session::{
     ConnectionId, Effect, FaceId, LockId, Micros, OperationId, Outcome, Session, Slab,
 };
@@ -137,16 +136,6 @@ impl After {
     /// Whether code of users is to be run.
     pub(super) fn calls_back(&self) -> bool {
         !self.done.is_empty() || !self.lost.is_empty()
-    }
-
-    /// Runs code of users.
-    pub(super) fn call_back(&mut self) {
-        for (done, result) in self.done.drain(..) {
-            guarded(|| done(result));
-        }
-        for (told, reason) in self.lost.drain(..) {
-            guarded(|| told(reason));
-        }
     }
 }
 

@@ -191,6 +191,10 @@ impl EventLoop {
                 let ended = event.is_read_closed() || event.is_error();
                 client.handle_readable_by_loop(index, buffer, ended);
             }
+            if !self.is_of_this_process() {
+                // A callback has forked, and this is the child.
+                return;
+            }
         }
     }
 

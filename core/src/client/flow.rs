@@ -224,7 +224,7 @@ impl Instance {
             let more = self.take_read(&mut core, id, &socket, read, &mut buffer[used..], now);
             self.finish(core, after, Writer::Caller, now);
             // The system tells of each arrival, so what comes after a short read makes an event of its own.
-            if !more || !(full || ended) {
+            if !more || !(full || ended) || !self.is_of_this_process() {
                 return;
             }
             core = self.lock();

@@ -321,7 +321,7 @@ impl Instance {
             guarded(|| waker.wake());
         }
         after.call_back();
-        if after.finished {
+        if after.finished && self.is_of_this_process() {
             self.driver.send(Command::Dismiss(self.number));
             if let Some(event_loop) = &self.event_loop {
                 event_loop.dismiss(self.number);

@@ -16,6 +16,7 @@ mod address;
 mod block;
 pub mod blocking;
 mod call;
+mod calling;
 mod core;
 mod driver;
 mod event_loop;

@@ -19,6 +19,11 @@ pub fn forked(child: impl FnOnce()) {
         // SAFETY: ends the process without the harness's exit handlers.
         unsafe { libc::_exit(i32::from(ended.is_err())) };
     }
+    ended_well(process);
+}
+
+/// Waits until a child has ended well.
+pub fn ended_well(process: libc::pid_t) {
     let start = Instant::now();
     loop {
         let mut status = 0;

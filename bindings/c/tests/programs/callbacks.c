@@ -333,6 +333,52 @@ static void callbacks_may_ask_again(void)
     OK(fairlock_server_stop(server));
 }
 
+/* Asks again whenever it is told that it was in vain. */
+struct stubborn {
+    struct event finished;
+    fairlock_client *client;
+    size_t key_length;
+    int left, inside;
+    fairlock_status expected;
+};
+
+/* Of its first byte a key, of all of it none. */
+static const char stubborn_key[513] = "k";
+
+static void ask_again(void *data, fairlock_status status, fairlock_lock *lock)
+{
+    struct stubborn *stubborn = data;
+    CHECK_STATUS((int)stubborn->expected, status);
+    CHECK(lock == NULL);
+    CHECK(stubborn->inside++ == 0);
+    if (--stubborn->left == 0)
+        event_happens(&stubborn->finished);
+    else
+        OK(fairlock_acquire_async(stubborn->client, stubborn_key, stubborn->key_length, NULL, ask_again,
+                                  stubborn, NULL));
+    stubborn->inside--;
+}
+
+/* With many tries there would be no stack left, if each of them came inside the one before. */
+static void callbacks_never_come_inside_each_other(void)
+{
+    fairlock_server *server = start_server();
+    fairlock_client *client = open_client(server);
+    struct stubborn refused = {EVENT_INIT, client, 513, 100000, 0, FAIRLOCK_INVALID_ARGUMENT};
+    struct stubborn closed = {EVENT_INIT, client, 1, 100000, 0, FAIRLOCK_CLOSED};
+    fairlock_lock *lock;
+
+    OK(fairlock_acquire_async(client, stubborn_key, refused.key_length, NULL, ask_again, &refused, NULL));
+    event_wait(&refused.finished, 1);
+
+    OK(fairlock_acquire(client, KEY("k"), NULL, &lock));
+    OK(fairlock_acquire_async(client, KEY("k"), NULL, ask_again, &closed, NULL));
+    fairlock_client_close(client);
+    event_wait(&closed.finished, 1);
+    fairlock_release(lock);
+    OK(fairlock_server_stop(server));
+}
+
 struct lost {
     struct event event;
     fairlock_lock *lock;
@@ -433,6 +479,7 @@ int main(int argc, char **argv)
         {"what_a_callback_may_do", what_a_callback_may_do},
         {"a_callback_may_close_its_client", a_callback_may_close_its_client},
         {"callbacks_may_ask_again", callbacks_may_ask_again},
+        {"callbacks_never_come_inside_each_other", callbacks_never_come_inside_each_other},
         {"a_lost_callback_may_release", a_lost_callback_may_release},
         {"a_release_waits_for_the_lost_callback", a_release_waits_for_the_lost_callback},
         {"closing_waits_for_a_running_callback", closing_waits_for_a_running_callback},

@@ -192,6 +192,55 @@ static void forks_under_load(void)
     OK(fairlock_server_stop(family.server));
 }
 
+struct forking {
+    struct event forked, answered;
+    pid_t child;
+};
+
+static void fork_and_return(void *data, fairlock_status status, fairlock_lock *lock)
+{
+    struct forking *forking = data;
+    CHECK_STATUS(FAIRLOCK_OK, status);
+    fflush(stdout);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(LIMIT_SECONDS);
+        CHECK_STATUS(FAIRLOCK_FORKED, fairlock_release(lock));
+        return;
+    }
+    OK(fairlock_release(lock));
+    forking->child = child;
+    event_happens(&forking->forked);
+}
+
+static void release_answer(void *data, fairlock_status status, fairlock_lock *lock)
+{
+    struct forking *forking = data;
+    CHECK_STATUS(FAIRLOCK_OK, status);
+    OK(fairlock_release(lock));
+    event_happens(&forking->answered);
+}
+
+/* A child that goes on where its parent's thread was would read what is sent to its parent. */
+static void a_callback_that_returns_in_a_child_takes_nothing_of_its_parents(void)
+{
+    fairlock_server *server = start_server();
+    fairlock_client *client = open_client(server);
+    struct forking forking = {EVENT_INIT, EVENT_INIT, 0};
+    int result;
+    OK(fairlock_acquire_async(client, KEY("k"), NULL, fork_and_return, &forking, NULL));
+    event_wait(&forking.forked, 1);
+    for (int i = 1; i <= 100; i++) {
+        OK(fairlock_acquire_async(client, KEY("k"), NULL, release_answer, &forking, NULL));
+        event_wait(&forking.answered, i);
+    }
+    CHECK(waitpid(forking.child, &result, 0) == forking.child);
+    CHECK(WIFEXITED(result) && WEXITSTATUS(result) == 0);
+    fairlock_client_close(client);
+    OK(fairlock_server_stop(server));
+}
+
 int main(int argc, char **argv)
 {
     static const struct test tests[] = {
@@ -200,6 +249,8 @@ int main(int argc, char **argv)
         {"old_handles_in_the_child", old_handles_in_the_child},
         {"a_child_that_only_ends", a_child_that_only_ends},
         {"forks_under_load", forks_under_load},
+        {"a_callback_that_returns_in_a_child_takes_nothing_of_its_parents",
+         a_callback_that_returns_in_a_child_takes_nothing_of_its_parents},
         {NULL, NULL},
     };
     return run_tests(tests, argc, argv);

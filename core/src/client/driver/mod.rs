@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -247,9 +247,27 @@ pub(crate) fn is_this_thread() -> bool {
     DRIVES.get()
 }
 
+/// Unwinds the driver's thread in a child that one of its callbacks has forked.
+struct LeftInChild;
+
+/// A callback has forked and returned in the child. If that was the driver's thread it ends there: what it would go on with are its
+/// parent's sockets, and whatever it took from them the parent would miss.
+pub(crate) fn leave_in_child() {
+    if is_this_thread() {
+        resume_unwind(Box::new(LeftInChild));
+    }
+}
+
 impl Thread {
     fn run(mut self) {
         DRIVES.set(true);
+        let driven = catch_unwind(AssertUnwindSafe(|| self.drive()));
+        if driven.is_err() {
+            std::mem::forget(self);
+        }
+    }
+
+    fn drive(&mut self) {
         let mut events = Events::with_capacity(1024);
         while !self.is_done() {
             let failed = self.step(&mut events).is_err();
@@ -261,8 +279,8 @@ impl Thread {
 
     /// Does one thing for one client. A panic is a bug; what comes after it, and the other clients of the process, need not pay for it.
     fn apart(&mut self, what: impl FnOnce(&mut Thread)) {
-        // The panic hook has already reported it.
-        self.panicked |= catch_unwind(AssertUnwindSafe(|| what(self))).is_err();
+        let done = catch_unwind(AssertUnwindSafe(|| what(self)));
+        self.panicked |= has_panicked(done);
     }
 
     /// Whether the last client has gone. Then the next one starts a new driver.
@@ -330,7 +348,7 @@ impl Thread {
             self.apart(|this| this.dials.handle_due(now, &this.driver));
             for client in self.clients.values() {
                 let attended = catch_unwind(AssertUnwindSafe(|| client.attend(now)));
-                self.panicked |= attended.is_err();
+                self.panicked |= has_panicked(attended);
             }
             let until = self.next_deadline();
             self.driver.sleeping_until.store(until, Ordering::SeqCst);
@@ -410,5 +428,14 @@ impl Thread {
                 }
             }
         }
+    }
+}
+
+/// Whether it was a panic, which the panic hook has already reported. What leaves this thread goes on.
+fn has_panicked(ended: std::thread::Result<()>) -> bool {
+    match ended {
+        Ok(()) => false,
+        Err(leaving) if leaving.is::<LeftInChild>() => resume_unwind(leaving),
+        Err(_) => true,
     }
 }
