@@ -20,6 +20,7 @@ use crate::arguments::KeyObject;
 use crate::border::{guard, lock};
 use crate::error;
 use crate::lock::OnLost;
+use crate::outward;
 use fairlock::EventLoop;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -200,9 +201,11 @@ impl Bridge {
             let read = bridge.read(py, event_loop);
             let settled = bridge.settle_all(py);
             if !matches!(settled, Ok(0)) {
-                running_loop(py)?.call_method1(
+                let end_turn = slf.getattr(intern!(py, "end_turn"))?;
+                outward::call_method(
+                    &running_loop(py)?,
                     intern!(py, "call_soon"),
-                    (slf.getattr(intern!(py, "end_turn"))?,),
+                    Some(&end_turn),
                 )?;
                 std::mem::forget(end);
             }
@@ -281,7 +284,7 @@ impl Bridge {
     /// thereby released.
     fn settle(&self, py: Python<'_>, expected: Expected, outcome: Outcome) -> PyResult<()> {
         let future = expected.future.bind(py);
-        if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+        if outward::call_method(future, intern!(py, "done"), None)?.is_truthy()? {
             return Ok(());
         }
         let wish = expected.wish;
@@ -290,8 +293,14 @@ impl Bridge {
             bridge: self,
             wish,
         }) {
-            Ok(value) => future.call_method1(intern!(py, "set_result"), (value,))?,
-            Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+            Ok(value) => {
+                outward::call_method(future, intern!(py, "set_result"), Some(value.bind(py)))?
+            }
+            Err(error) => outward::call_method(
+                future,
+                intern!(py, "set_exception"),
+                Some(error.value(py).as_any()),
+            )?,
         };
         Ok(())
     }

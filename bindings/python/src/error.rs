@@ -1,10 +1,11 @@
 //! The core's errors as the classes of `fairlock._errors`.
 
+use crate::outward;
 use fairlock::{ErrorKind, ServerError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyModule;
+use pyo3::types::{PyModule, PyTuple};
 
 /// The Python exception of an error of the core: the class stands in the core's own table.
 pub(crate) fn to_python(py: Python<'_>, error: &fairlock::Error) -> PyErr {
@@ -37,12 +38,15 @@ pub(crate) fn server(py: Python<'_>, error: &ServerError) -> PyErr {
     }
 }
 
-fn raise<'py>(py: Python<'py>, class: &str, arguments: impl pyo3::call::PyCallArgs<'py>) -> PyErr {
+fn raise<'py, A>(py: Python<'py>, class: &str, arguments: A) -> PyErr
+where
+    A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+{
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let made = ERRORS
         .get_or_try_init(py, || py.import("fairlock._errors").map(Bound::unbind))
         .and_then(|errors| errors.bind(py).getattr(class))
-        .and_then(|class| class.call1(arguments));
+        .and_then(|class| outward::call(&class, arguments));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 

@@ -14,6 +14,7 @@ mod error;
 mod fence;
 mod lock;
 mod options;
+mod outward;
 mod scope;
 mod server;
 mod start;

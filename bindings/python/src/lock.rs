@@ -3,6 +3,7 @@
 use crate::arguments::{KeyObject, Lease};
 use crate::border::blocking;
 use crate::bridge::Caller;
+use crate::outward;
 use crate::teller::{self, Told};
 use fairlock::LostReason;
 use pyo3::exceptions::PyTypeError;
@@ -65,8 +66,8 @@ fn told(callback: Weak<OnLost>, reason: LostReason) -> Told {
             return;
         };
         let callback = callback.0.bind(py);
-        if let Err(error) = callback.call1((reason.as_str(),)) {
-            error.write_unraisable(py, Some(callback));
+        if let Err(error) = outward::call(callback, (reason.as_str(),)) {
+            outward::show(error, callback);
         }
     })
 }
@@ -176,6 +177,9 @@ impl Lock {
     }
 }
 
+/// What the code of an `async def` has among its flags.
+const CO_COROUTINE: u32 = 0x80;
+
 /// A callback for the loss of a lock.
 pub(crate) struct OnLost(pub(crate) Py<PyAny>);
 
@@ -189,10 +193,16 @@ impl<'a, 'py> FromPyObject<'a, 'py> for OnLost {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<OnLost> {
-        if object.is_callable() {
-            Ok(OnLost(object.to_owned().unbind()))
-        } else {
-            Err(PyTypeError::new_err("on_lost has to be callable"))
+        if !object.is_callable() {
+            return Err(PyTypeError::new_err("on_lost has to be callable"));
         }
+        let flags = object.getattr("__code__");
+        let flags = flags.and_then(|code| code.getattr("co_flags")?.extract::<u32>());
+        if flags.is_ok_and(|flags| flags & CO_COROUTINE != 0) {
+            return Err(PyTypeError::new_err(
+                "on_lost is called and never awaited; give a plain function, not an async one (it may start a task)",
+            ));
+        }
+        Ok(OnLost(object.to_owned().unbind()))
     }
 }

@@ -1,24 +1,23 @@
 //! What the node tells operators, as the named tuples of `fairlock._views`.
 
 use crate::arguments::key_to_python;
+use crate::outward;
 use fairlock::{HeldLock, KeyState, LockPage, Status, Waiter, Waiters};
-use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyModule};
+use pyo3::types::{PyList, PyModule, PyTuple};
 
 /// How many rows a list has at most where the caller does not say. The signatures for people state it as a number.
 pub(crate) const ROWS: u32 = fairlock::DEFAULT_ROWS;
 const _: () = assert!(ROWS == 1000, "text signatures and _asyncio.py say 1000");
 
-fn make<'py>(
-    py: Python<'py>,
-    class: &str,
-    fields: impl PyCallArgs<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+fn make<'py, A>(py: Python<'py>, class: &str, fields: A) -> PyResult<Bound<'py, PyAny>>
+where
+    A: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
+{
     static VIEWS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let views = VIEWS.get_or_try_init(py, || py.import("fairlock._views").map(Bound::unbind))?;
-    views.bind(py).getattr(class)?.call1(fields)
+    outward::call(&views.bind(py).getattr(class)?, fields)
 }
 
 fn name(name: Option<Vec<u8>>) -> Option<String> {

@@ -20,6 +20,10 @@ def silent(scripted: Any) -> Iterator[Scripted]:
     assert [line for line in server.lines if line[0] not in "HP"] == []
 
 
+async def _never_awaited(reason: str) -> None:
+    raise AssertionError(reason)
+
+
 WRONG_KEYS = [
     ("", ValueError),
     (b"", ValueError),
@@ -56,6 +60,8 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"keep_alive": True, "lease": 0.5}, ValueError),
     ({"keep_alive": "yes"}, TypeError),
     ({"on_lost": 1}, TypeError),
+    # It is called and not awaited: nothing of it would ever run.
+    ({"on_lost": _never_awaited}, TypeError),
     ({"lesae": 30}, TypeError),
     ({"timeout": 30}, TypeError),
 ]

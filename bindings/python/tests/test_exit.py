@@ -11,6 +11,17 @@ from conftest import run, start, until
 
 PREAMBLE = "import asyncio, os, sys, threading, time, fairlock\n"
 
+# What Python clears up last takes its time, and lets other threads run meanwhile.
+SLOW_END = """
+class Slow:
+    def __del__(self, sleep=time.sleep): sleep(0.1)
+sys.slow = Slow()
+told = threading.Event()
+def tell(reason):
+    told.set()
+    time.sleep(0.03)
+"""
+
 # How a script can end: name, what it does.
 ENDINGS = {
     "idle": "client = fairlock.Client(); client.connect()",
@@ -58,6 +69,35 @@ async def main():
 loop.run_until_complete(main())
 task._log_destroy_pending = False
 loop.close()
+""",
+    # A callback gives up the GIL, and the process ends before it has it back.
+    "in the middle of being told of losses": SLOW_END
+    + """
+client = fairlock.Client()
+locks = [client.acquire(f"{sys.argv[1]}:{n}", lease=0.1, on_lost=tell) for n in range(9)]
+told.wait()
+""",
+    "in the middle of being told of losses on an event loop": SLOW_END
+    + """
+async def main():
+    client = fairlock.AsyncClient()
+    locks = [await client.acquire(f"{sys.argv[1]}:{n}", lease=0.1, on_lost=tell) for n in range(9)]
+    await asyncio.sleep(60)
+threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()
+told.wait()
+""",
+    "in the middle of settling a future": SLOW_END
+    + """
+class Loop(asyncio.SelectorEventLoop):
+    def call_soon(self, callback, *arguments, context=None):
+        time.sleep(0.001)
+        return super().call_soon(callback, *arguments, context=context)
+async def main():
+    client = fairlock.AsyncClient()
+    while True:
+        async with client.lock(sys.argv[1]): told.set()
+threading.Thread(target=lambda: Loop().run_until_complete(main()), daemon=True).start()
+told.wait()
 """,
     "a running server": "server = fairlock.Server(); client = fairlock.Client(server.address); lock = client.acquire('key')",
 }

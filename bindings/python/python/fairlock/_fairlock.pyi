@@ -22,7 +22,8 @@ class Client:
     name: shown to operators who ask who holds a lock. Default: host name and process id.
     secret, secret_file: what the servers want to hear: their secret, or `name:secret` of a user.
         Default: `FAIRLOCK_SECRET`, `FAIRLOCK_SECRET_FILE`.
-    connect_timeout: seconds for each try of a connection. Default: 3.
+    connect_timeout: seconds for each try of a connection, and for which a call waits when none is up; it also waits until each
+        server has been tried once more, which is every three seconds. Default: 3.
     retry_for: seconds for which an acquire goes on trying after its tries are used up. Default: 0.
     follow_moves: `any` address that a server names (the default), or only `listed` ones.
     tls: with TLS, or surely without it. By default there is TLS where `FAIRLOCK_TLS` is `true`, and as soon as one of
@@ -89,8 +90,9 @@ class Client:
         keep_alive: renews the lock at every third of its lease, on the background thread, until it is released.
             The lease has to be at least one second.
         max_hold: seconds after which `keep_alive` renews no more.
-        on_lost: called once if the lock is lost, in a thread for that, one after the other, with the reason: `expired`, `taken`,
-            `unconfirmed` or `closed`. Never called if the lock is released before.
+        on_lost: called once if the lock is lost, with the reason: `expired`, `taken`, `unconfirmed` or `closed`. Never called
+            if the lock is released before. One thread calls for all locks of the process, one after the other: a call that
+            takes its time holds up those after it.
 
         Raises `WaitTimeout`, `ConnectionFailed`, `Refused`, `ClientClosed`; `ValueError` or `TypeError` before
         anything is sent.
