@@ -16,7 +16,10 @@ export interface ClientOptions {
   secret?: string | Uint8Array
   /** A file with the secret; a line end after it does not count. Default: `FAIRLOCK_SECRET_FILE`. */
   secretFile?: string
-  /** How long one try of a connection may take, and how long a call waits when no connection is up. Default: 3,000. */
+  /**
+   * How long one try of a connection may take, and how long a call waits when no connection is up; it also waits until each server
+   * has been tried once more, which is every three seconds. Default: 3,000.
+   */
   connectTimeoutMs?: number
   /** How long an acquire goes on trying after its tries are used up. Default: 0. */
   retryForMs?: number

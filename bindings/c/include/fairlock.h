@@ -224,7 +224,8 @@ typedef struct fairlock_client_options {
    */
   const char *secret_file;
   /**
-   * How long one try of a connection may take, and how long a call waits when none is up.
+   * How long one try of a connection may take, and how long a call waits when none is up; it also waits
+   * until each server has been tried once more, which is every three seconds.
    */
   uint64_t connect_timeout_ms;
   /**

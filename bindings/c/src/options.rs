@@ -43,7 +43,8 @@ pub struct fairlock_client_options {
     pub secret: *const c_char,
     /// A file with the secret. NULL: `FAIRLOCK_SECRET_FILE`, if it is set.
     pub secret_file: *const c_char,
-    /// How long one try of a connection may take, and how long a call waits when none is up.
+    /// How long one try of a connection may take, and how long a call waits when none is up; it also waits
+    /// until each server has been tried once more, which is every three seconds.
     pub connect_timeout_ms: u64,
     /// How long an acquire goes on trying after its tries are used up.
     pub retry_for_ms: u64,

@@ -134,7 +134,7 @@ impl ClientBuilder {
     }
 
     /// How long one try of a connection may take, TLS and hello included, and how long a call waits when
-    /// no connection is up. 3 s by default.
+    /// no connection is up; it also waits until each server has been tried once more, which is every 3 s. 3 s by default.
     pub fn connect_timeout(mut self, time: Duration) -> Self {
         self.connect_timeout = Some(time);
         self
