@@ -25,8 +25,6 @@ const PART_CHANGES: usize = 1024;
 /// What the standbys of this node are sent.
 #[derive(Debug, Default)]
 pub(super) struct Feeds {
-    /// Which changes the standbys are told.
-    recording: Recording,
     stream: Stream,
     /// The number of the last change.
     sequence: u64,
@@ -48,16 +46,9 @@ struct Feed {
 }
 
 impl Feeds {
-    pub(super) fn new(recording: Recording) -> Feeds {
-        Feeds {
-            recording,
-            ..Feeds::default()
-        }
-    }
-
     /// The node is active no longer.
     pub(super) fn end(&mut self, engine: &mut Engine) {
-        *self = Feeds::new(self.recording);
+        *self = Feeds::default();
         engine.record_changes(Recording::Nothing);
     }
 
@@ -66,10 +57,10 @@ impl Feeds {
     pub(super) fn begin(&mut self, engine: &mut Engine, stream: Stream) {
         *self = Feeds {
             stream,
-            ..Feeds::new(self.recording)
+            ..Feeds::default()
         };
         engine.record_changes(Recording::Nothing);
-        engine.record_changes(self.recording);
+        engine.record_changes(Recording::WhatLasts);
     }
 
     pub(super) fn sequence(&self) -> u64 {

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use super::journal::ForJournal;
-use super::output::{Change, ClaimId, News};
+use super::output::{Change, ClaimId, Grant, News};
 use crate::protocol::Token;
 
 /// Which changes are told.
@@ -31,6 +31,8 @@ pub(super) struct Changes {
     /// By claim: the place in the queue of its grant, if nobody was told of that. What stands there is
     /// checked, because this is not kept up when changes are told.
     came: Vec<u32>,
+    /// Grants that the standbys know of and whose leases have begun since.
+    begun: Vec<Grant>,
     /// What a journal has not been told of.
     journal: ForJournal,
 }
@@ -57,6 +59,9 @@ enum Entry {
 
 /// A queue that has grown beyond this is given back when it is empty.
 const KEPT: usize = 16 << 10;
+
+/// So many leases that have begun are noted before those that have not ended are told.
+const BEGUN: usize = 4096;
 
 impl Queue {
     fn clear(&mut self) {
@@ -266,6 +271,32 @@ impl Engine {
         }
         self.changes.queue = queue;
         more
+    }
+
+    /// The standbys are to have the exact ends of all leases.
+    pub fn tell_begun_leases(&mut self) {
+        let mut begun = std::mem::take(&mut self.changes.begun);
+        for Grant { claim, token } in begun.drain(..) {
+            let held = self.claims.get(claim.0);
+            if let Some(held) = held.filter(|held| held.token() == Some(token)) {
+                let (lease, ends) = (held.lease(), held.deadline);
+                let kept = Change::Kept { claim, lease, ends };
+                self.changes.tell_standbys(kept);
+            }
+        }
+        self.changes.begun = begun;
+    }
+
+    /// The lease of a grant has begun; see [`begin_lease`](Engine::begin_lease). Nearly all are over before anybody
+    /// has to hear of that.
+    #[inline]
+    pub(super) fn note_begun_lease(&mut self, grant: Grant) {
+        if self.changes.tells_standbys() {
+            self.changes.begun.push(grant);
+            if self.changes.begun.len() >= BEGUN {
+                self.tell_begun_leases();
+            }
+        }
     }
 
     /// All that the standbys have not been told of.

@@ -128,14 +128,21 @@ impl Engine {
         true
     }
 
-    /// Its holder is told only now of a grant, so its lease begins only now. Whether the token still
-    /// holds the key.
-    pub fn begin_lease(&mut self, now: Time, key: KeyRef<'_>, token: Token) -> bool {
-        let hash = self.hashes.key(key.spelling());
-        let Some(claim) = self.find_grant(hash, key, token) else {
+    /// Its holder is told only now of a grant, so its lease begins only now. Whether it still holds the key.
+    ///
+    /// Whoever takes over renews all leases, so that nobody has to hear of this but who goes on with the exact
+    /// ends: those [are told](Engine::tell_begun_leases) before.
+    pub fn begin_lease(&mut self, now: Time, grant: Grant) -> bool {
+        let claim = grant.claim.0;
+        let held = self.claims.get(claim);
+        let Some(held) = held.filter(|held| held.token() == Some(grant.token)) else {
             return false;
         };
-        self.keep_grant(now, claim, self.claims[claim].lease());
+        let lease = held.lease();
+        self.wheel.catch_up(now);
+        self.renew(now, claim, lease);
+        self.note_begun_lease(grant);
+        self.check_lock_of(claim);
         true
     }
 

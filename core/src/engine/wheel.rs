@@ -67,6 +67,12 @@ impl Wheel {
         }
     }
 
+    /// The first millisecond that is not before a deadline.
+    #[inline]
+    pub(super) fn tick(due: Time) -> u64 {
+        due.0.div_ceil(1000)
+    }
+
     /// How many deadlines there are.
     pub(super) fn len(&self) -> usize {
         self.armed
@@ -81,7 +87,7 @@ impl Wheel {
         if due == Time::NEVER {
             return;
         }
-        let tick = due.0.div_ceil(1000).max(self.now);
+        let tick = Wheel::tick(due).max(self.now);
         let (slot, begin) = self.slot_for(tick);
         self.idle_until = self.idle_until.min(begin);
         let first = std::mem::replace(&mut self.heads[slot], number);

@@ -220,7 +220,7 @@ impl Node {
         self.deliver();
         let reply = match answer {
             Answer::Granted(grant) if self.holds_back => {
-                self.hold_back(now, id, key, grant.token, tag);
+                self.hold_back(now, id, key, grant, tag);
                 return self.deliver();
             }
             Answer::Granted(grant) => Reply::Granted {

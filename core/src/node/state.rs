@@ -257,7 +257,7 @@ impl Node {
                     grant,
                     tag,
                 } if self.holds_back => {
-                    self.hold_back(now(), *connection, key.as_ref(), grant.token, *tag);
+                    self.hold_back(now(), *connection, key.as_ref(), *grant, *tag);
                 }
                 Effect::Granted {
                     connection,
@@ -468,7 +468,7 @@ impl Node {
             .map(|cluster| cluster.held.disconnect(id));
         let for_disk = self.journal.as_mut().map(|journal| journal.disconnect(id));
         let held = for_standbys.into_iter().chain(for_disk).flatten();
-        held.filter_map(|held| self.engine.grant_of(held.key.as_ref(), held.token))
+        held.filter_map(|held| self.engine.grant_of(held.key.as_ref(), held.grant.token))
             .collect()
     }
 

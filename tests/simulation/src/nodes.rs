@@ -46,7 +46,7 @@ impl World {
         let mut engine = Engine::new(settings, seed);
         let settings = MemberSettings {
             timing: self.plan.timing,
-            tell_everything: self.plan.tell_everything,
+            confirm_at_once: self.plan.confirm_at_once,
             mutation: self.plan.mutation,
             ..MemberSettings::default()
         };

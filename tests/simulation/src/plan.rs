@@ -51,8 +51,8 @@ pub(crate) struct Plan {
     pub(crate) lists_differ: bool,
     /// One node begins with a list that contradicts the others'.
     pub(crate) list_contradicts: bool,
-    /// Standbys are told of each change, also of those that are undone before.
-    pub(crate) tell_everything: bool,
+    /// Standbys confirm at once, as where grants wait for them.
+    pub(crate) confirm_at_once: bool,
     pub(crate) mutation: Mutation,
     /// What the simulated world itself breaks on purpose.
     pub(crate) harm: Harm,
@@ -154,7 +154,7 @@ impl Plan {
             loose_frames: wild && random.once_in(3),
             lists_differ: random.once_in(6),
             list_contradicts: wild && random.once_in(12),
-            tell_everything: random.once_in(3),
+            confirm_at_once: random.once_in(3),
             mutation: Mutation::None,
             harm: Harm::None,
         }

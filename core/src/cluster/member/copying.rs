@@ -65,7 +65,7 @@ impl Member {
 
     /// Tells the active node what was applied.
     pub(super) fn confirm(&mut self, now: Now) {
-        let pause = match self.settings.tell_everything {
+        let pause = match self.settings.confirm_at_once {
             true => Millis(0),
             false => CONFIRM_PAUSE,
         };

@@ -22,7 +22,7 @@ use super::message::{Beat, Copy, Message, Stage, Stream, Timing};
 use super::outgoing::Outgoing;
 use super::releases::Releases;
 use super::roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};
-use crate::engine::{Engine, Recording, Time};
+use crate::engine::{Engine, Time};
 use crate::mutation::Mutation;
 use crate::protocol::{Millis, Token};
 use copying::ASK_AGAIN;
@@ -41,9 +41,8 @@ pub struct MemberSettings {
     /// Where the counter of a term begins: 0, or for a node that remembers nothing the fraction of a
     /// second, so that it repeats no token when it starts twice within one.
     pub first_counter: u32,
-    /// Whether standbys are told of each change, because somebody waits until they have it, or only of
-    /// those that last until they are told.
-    pub tell_everything: bool,
+    /// Whether somebody waits for what this node confirms, so that it confirms at once.
+    pub confirm_at_once: bool,
     /// What is broken on purpose: nothing, outside of tests.
     #[doc(hidden)]
     pub mutation: Mutation,
@@ -56,7 +55,7 @@ impl Default for MemberSettings {
             takeover_grace: Millis(2000),
             restart_grace: Millis(5000),
             first_counter: 0,
-            tell_everything: false,
+            confirm_at_once: false,
             mutation: Mutation::None,
         }
     }
@@ -140,11 +139,7 @@ impl Member {
             members,
             settings,
             roles,
-            feeds: Feeds::new(if settings.tell_everything {
-                Recording::Everything
-            } else {
-                Recording::WhatLasts
-            }),
+            feeds: Feeds::default(),
             copier: Copier::default(),
             releases: Releases::default(),
             copied_up_to: None,
@@ -429,6 +424,7 @@ impl Member {
                 } => self.give(now, engine, to, unconfirmed_only),
                 Effect::Retire => self.retire(now, engine),
                 Effect::Freeze => {
+                    engine.tell_begun_leases();
                     self.note_changes(now, engine);
                     let sequence = self.feeds.sequence();
                     self.roles.handle(now, Event::Frozen { sequence });

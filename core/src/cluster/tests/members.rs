@@ -2,8 +2,9 @@
 //! Method: whole members with their engines over a simulated network of frames, and clients that ask
 //! the engine of whatever node serves; what they are told is checked against what they hold.
 
-use super::member_world::{MS, SECOND, State, World, key};
+use super::member_world::{LEASE, MS, SECOND, State, World, key};
 use crate::cluster::*;
+use crate::engine::Inspection;
 use crate::protocol::Tag;
 
 #[test]
@@ -112,4 +113,33 @@ fn what_was_given_back_on_either_side_of_a_cut_is_given_back_when_both_are_one()
             );
         }
     }
+}
+
+/// Goal: an orderly handoff keeps the end of a lease that began only when its holder was told of the grant.
+#[test]
+fn a_lease_that_began_late_ends_on_the_successor_when_it_would_have() {
+    let mut world = World::new(2, 1);
+    let (now, key) = (world.now, key(99));
+    world.ask(0, 0, key.clone(), Tag::first(1_000_000), now);
+    let State::Holding { token, .. } = std::mem::replace(&mut world.clients[0], State::Idle) else {
+        panic!("the key is free");
+    };
+    world.run(SECOND);
+    let began = world.at().time;
+    let node = world.nodes[0].as_mut().expect("it serves");
+    let grant = node.engine.grant_of(key.as_ref(), token);
+    assert!(node.engine.begin_lease(began, grant.expect("it is held")));
+    world.after(0);
+    world.give(0, Event::Stop);
+    world.run(SECOND);
+    assert_eq!(world.serving(), [1]);
+    let now = world.at().time;
+    let node = world.nodes[1].as_mut().expect("it serves");
+    let Inspection::Held(row) = node.engine.inspect(now, key.as_ref()) else {
+        panic!("it is held");
+    };
+    let lasted = (now.0 - began.0) / MS;
+    let late = row.remaining.0 + lasted - LEASE.0;
+    // A frame tells what was left when it was sent.
+    assert!(late <= 3, "{late} ms");
 }

@@ -1,7 +1,9 @@
 //! Copies of the state: snapshots, changes, and a copy that takes over.
 
 use super::{Answer, Rig, SECOND, again, first, granted, named};
-use crate::engine::{Change, Diverged, Engine, EngineSettings, Inspection, Recording, Refusal};
+use crate::engine::{
+    Change, Diverged, Engine, EngineSettings, Inspection, News, Recording, Refusal,
+};
 use crate::protocol::{Key, Millis, Tag, Wait};
 
 fn recording() -> Rig {
@@ -241,4 +243,71 @@ fn a_new_grant_is_told_once_as_it_is_by_then() {
     assert!(rig.keep("kept", kept, 90));
     granted(rig.acquire(one, "resent", SECOND, Wait::Forever, again(1, 2)));
     follow(&mut rig, 2);
+}
+
+/// Goal: a lease that begins when its holder is told of the grant costs no word for each grant, and whoever goes on
+/// with exact ends has it all the same.
+#[test]
+fn leases_that_have_begun_are_told_when_they_are_asked_for_and_where_there_are_many() {
+    let mut rig = Rig::with(EngineSettings {
+        recording: Recording::WhatLasts,
+        ..EngineSettings::default()
+    });
+    let one = rig.client("one");
+    rig.engine.record_for_journal(true);
+    let mut copy = Engine::new(EngineSettings::default(), 7);
+    let mut grants: Vec<_> = (0..5000)
+        .map(|number| {
+            let (key, lease) = (named(&format!("k{number}")), Millis(30 * SECOND));
+            let answer = rig
+                .engine
+                .acquire(rig.now, one, key.as_ref(), lease, Wait::No, None);
+            granted(answer)
+        })
+        .collect();
+    let lasting = grants.split_off(4900);
+    for change in rig.engine.take_changes() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    rig.engine.tell_journal(usize::MAX, |_| {});
+    rig.pass(SECOND);
+    for (number, grant) in grants.iter().enumerate() {
+        let key = named(&format!("k{number}"));
+        assert!(rig.engine.begin_lease(rig.now, *grant));
+        assert!(rig.engine.release(rig.now, key.as_ref(), grant.token));
+        assert!(!rig.engine.begin_lease(rig.now, *grant), "it is over");
+    }
+    // Their ends, and the lease that was the last to begin before those that had begun were looked through.
+    assert_eq!(rig.engine.changes_waiting(), grants.len() + 1);
+    let journal = |rig: &mut Rig| {
+        let mut kept = 0;
+        rig.engine.tell_journal(usize::MAX, |news| {
+            kept += usize::from(matches!(news, News::Change(Change::Kept { .. })));
+        });
+        kept
+    };
+    for grant in &lasting {
+        assert!(rig.engine.begin_lease(rig.now, *grant));
+    }
+    assert_eq!(journal(&mut rig), 0, "a restart renews them");
+    for change in rig.engine.take_changes() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    assert_ne!(state(&copy), state(&rig.engine));
+    rig.engine.tell_begun_leases();
+    for change in rig.engine.take_changes() {
+        copy.apply(rig.now, &change).expect("it fits");
+    }
+    assert_eq!(state(&copy), state(&rig.engine));
+    // Nobody asks, and still they are not kept without end.
+    for _ in 0..100 {
+        for grant in &lasting {
+            assert!(rig.engine.begin_lease(rig.now, *grant));
+        }
+    }
+    let told = rig.engine.take_changes().len();
+    assert!(
+        (lasting.len()..100 * lasting.len()).contains(&told),
+        "{told}"
+    );
 }

@@ -172,7 +172,7 @@ impl Cluster {
             takeover_grace: millis(settings.takeover_grace),
             restart_grace: millis(settings.restart_grace),
             first_counter,
-            tell_everything: settings.sync_standbys > 0,
+            confirm_at_once: settings.sync_standbys > 0,
             ..MemberSettings::default()
         };
         let greeting = greeting(&members, &public, secret);
@@ -319,6 +319,19 @@ impl Cluster {
         due
     }
 
+    /// Tells the standbys what has changed.
+    fn replicate(&mut self, now: Now, engine: &mut Engine) {
+        self.member.replicate(now, engine);
+        self.note_told(engine);
+    }
+
+    /// Where nothing is left to be told, all grants that are held back have been told, or have come to nothing.
+    fn note_told(&mut self, engine: &Engine) {
+        if engine.changes_waiting() == 0 {
+            self.held.told(self.member.sequence(engine));
+        }
+    }
+
     /// Wakes the links that have something to send; with `all` every one, because there are changes
     /// that no frame has been made of yet.
     pub(super) fn wake_links(&self, all: bool) {
@@ -446,7 +459,7 @@ impl Node {
         let now = present();
         // Whoever confirms what was told does not cut short what is being collected since.
         if self.engine.changes_waiting() == 0 || cluster.may_tell(now.time) {
-            cluster.member.replicate(now, &mut self.engine);
+            cluster.replicate(now, &mut self.engine);
         }
         cluster.wake_links(false);
         self.tell_confirmed();

@@ -143,7 +143,7 @@ impl Node {
             if self.engine.changes_waiting() > 0 {
                 cluster.told_changes = now.time;
             }
-            cluster.member.replicate(now, &mut self.engine);
+            cluster.replicate(now, &mut self.engine);
             cluster.member.take_frames(to, into);
             // What was made for the others is theirs to send.
             cluster.wake_links(false);
@@ -163,7 +163,7 @@ impl Node {
         } else {
             // Nobody hears of them, but the member remembers what it may have to tell later.
             cluster.told_changes = cluster.looked;
-            cluster.member.replicate(super::present(), &mut self.engine);
+            cluster.replicate(super::present(), &mut self.engine);
             self.settle_outputs();
         }
         None

@@ -6,10 +6,10 @@
 
 use super::{Cluster, Node, Stance};
 use crate::cluster::HeldGrant;
-use crate::engine::{ConnectionId, Time};
+use crate::engine::{ConnectionId, Grant, Time};
 use crate::node::log::now_and_then;
 use crate::node::state::now;
-use crate::protocol::{Code, KeyRef, Operation, Reply, Tag, Token};
+use crate::protocol::{Code, KeyRef, Operation, Reply, Tag};
 
 impl Node {
     /// A grant was made, or asked for again, on a node whose replies wait for standbys.
@@ -19,13 +19,13 @@ impl Node {
         now: Time,
         connection: ConnectionId,
         key: KeyRef<'_>,
-        token: Token,
+        grant: Grant,
         tag: Option<Tag>,
     ) {
         let grant = HeldGrant {
             connection,
             key: key.to_key(),
-            token,
+            grant,
             tag,
         };
         match &mut self.journal {
@@ -59,28 +59,37 @@ impl Node {
         if cluster.member.counting_standbys() < wanted {
             return self.without_standbys(now, &grant);
         }
-        let sequence = cluster.member.sequence(&self.engine);
-        cluster.held.hold(now, sequence, grant);
-        self.timer.wake_before(cluster.held.next_deadline());
+        let first = cluster.held.next_deadline().is_none();
+        cluster.held.hold(now, grant);
+        cluster.note_told(&self.engine);
+        if first {
+            self.timer.wake_before(cluster.held.next_deadline());
+        }
     }
 
     /// Tells clients of the grants that enough standbys have by now.
     pub(super) fn tell_confirmed(&mut self) {
         let wanted = self.settings.sync_standbys as usize;
+        let serves = |cluster: &&mut Cluster| cluster.stance == Stance::Serve;
+        let Some(cluster) = self.cluster.as_mut().filter(|_| wanted > 0).filter(serves) else {
+            return;
+        };
         let now = now();
-        while let Some(cluster) = &mut self.cluster {
-            if wanted == 0 || cluster.stance != Stance::Serve {
-                return;
+        cluster.note_told(&self.engine);
+        match cluster.member.confirmed_by(wanted) {
+            Some(confirmed) => {
+                while let Some(cluster) = &mut self.cluster
+                    && let Some(grant) = cluster.held.pop_confirmed(confirmed)
+                {
+                    self.tell_of_grant(now, &grant);
+                }
             }
-            let confirmed = cluster.member.confirmed_by(wanted);
-            let grant = match confirmed {
-                Some(confirmed) => cluster.held.pop_confirmed(confirmed),
-                None => cluster.held.pop(),
-            };
-            match (confirmed, grant) {
-                (_, None) => return,
-                (Some(_), Some(grant)) => self.tell_of_grant(now, &grant),
-                (None, Some(grant)) => self.without_standbys(now, &grant),
+            None => {
+                while let Some(cluster) = &mut self.cluster
+                    && let Some(grant) = cluster.held.pop()
+                {
+                    self.without_standbys(now, &grant);
+                }
             }
         }
     }
@@ -91,7 +100,9 @@ impl Node {
             && cluster.stance == Stance::Serve
             && let Some((sequence, grant)) = cluster.held.pop_overdue(now)
         {
-            cluster.member.standbys_lag(sequence);
+            if let Some(sequence) = sequence {
+                cluster.member.standbys_lag(sequence);
+            }
             self.without_standbys(now, &grant);
         }
     }
@@ -135,7 +146,8 @@ impl Node {
         if !strict {
             return self.tell_of_grant(now, grant);
         }
-        self.engine.release(now, grant.key.as_ref(), grant.token);
+        self.engine
+            .release(now, grant.key.as_ref(), grant.grant.token);
         self.refuse_grant(
             grant,
             "too few standbys have the grant (sync_standbys), so it was taken back",
@@ -144,14 +156,13 @@ impl Node {
 
     /// Answers the request; the lease begins now.
     fn tell_of_grant(&mut self, now: Time, grant: &HeldGrant) {
-        let (key, token) = (grant.key.as_ref(), grant.token);
-        if !self.engine.begin_lease(now, key, token) {
+        if !self.engine.begin_lease(now, grant.grant) {
             return self.refuse_grant(
                 grant,
                 "the lease ended before enough standbys had the grant",
             );
         }
-        let tag = grant.tag;
+        let (key, token, tag) = (grant.key.as_ref(), grant.grant.token, grant.tag);
         self.tell(grant.connection, &Reply::Granted { key, token, tag });
     }
 

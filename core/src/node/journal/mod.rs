@@ -385,7 +385,8 @@ impl Journal {
     /// Keeps a grant back until what was written with it, or will be, is on disk.
     pub(crate) fn hold(&mut self, now: Time, engine: &Engine, grant: HeldGrant) {
         let write = self.writes + u64::from(engine.has_news_for_journal());
-        self.held.hold(now, write, grant);
+        self.held.hold(now, grant);
+        self.held.told(write);
     }
 
     /// The next grant that need not be held back any more.

@@ -374,8 +374,9 @@ fn what_was_answered_with_journal_sync_outlasts_a_power_cut_at_any_step() {
     life.journal.syncs = true;
     let hear = |life: &mut Life| {
         while let Some(grant) = life.journal.pop_lasting() {
-            if life.held.contains(&(grant.key.clone(), grant.token)) {
-                answered.borrow_mut().push((grant.key, grant.token));
+            let answer = (grant.key, grant.grant.token);
+            if life.held.contains(&answer) {
+                answered.borrow_mut().push(answer);
             }
         }
     };
@@ -392,11 +393,14 @@ fn what_was_answered_with_journal_sync_outlasts_a_power_cut_at_any_step() {
             life.held.retain(holds);
             answered.borrow_mut().retain(holds);
             for (key, token) in life.held.clone() {
-                if !before.contains(&(key.clone(), token)) {
+                let grant = life.engine.grant_of(key.as_ref(), token);
+                if let Some(grant) = grant
+                    && !before.contains(&(key.clone(), token))
+                {
                     let grant = HeldGrant {
                         connection: life.clients[0],
                         key,
-                        token,
+                        grant,
                         tag: None,
                     };
                     life.journal.hold(life.now, &life.engine, grant);

@@ -21,7 +21,7 @@ fn a_grant_is_held_back_until_a_sync_that_came_after_it() {
         let grant = HeldGrant {
             connection: client,
             key,
-            token: grant.token,
+            grant,
             tag: None,
         };
         life.journal.hold(life.now, &life.engine, grant.clone());
