@@ -37,10 +37,12 @@ fn bench_runs_all_workloads_and_leaves_nothing_held() {
             continue;
         }
         let latency = |name: &str| workload["latency_us"][name].as_f64().expect("a latency");
+        // How late a lease ends counts from when its grant came, and on a busy machine that may come later than the lease began.
+        let may_be_none = workload["name"] == "expiry";
+        assert!(may_be_none || latency("p50") > 0.0, "{workload}");
         assert!(
-            latency("p50") > 0.0
-                && latency("p50") <= latency("p99")
-                && latency("p99") <= latency("max")
+            latency("p50") <= latency("p99") && latency("p99") <= latency("max"),
+            "{workload}"
         );
     }
     let fairness = &workloads[3]["fairness"];
