@@ -4,6 +4,7 @@
 use crate::history::{Attempt, Moment, Outcome, Release, moment};
 use crate::{LIMIT, skip};
 use fairlock::{Client, Error, ErrorKind, Lock};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -48,6 +49,36 @@ impl Record {
             assert!(begin.elapsed() < PATIENCE, "the clients get no locks");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Waits until so many more grants have come for each of so many clients. Then all have found the server that is there: one
+    /// that is refused tries again after three seconds only, and may find that one gone too.
+    pub fn until_each_has_more(&self, clients: usize, count: usize) {
+        let (begin, before) = (Instant::now(), self.grants_of_each());
+        let of = |grants: &BTreeMap<u64, usize>, client: u64| {
+            grants.get(&client).copied().unwrap_or_default()
+        };
+        loop {
+            let now = self.grants_of_each();
+            let served = now
+                .keys()
+                .filter(|client| of(&now, **client) >= of(&before, **client) + count);
+            if served.count() >= clients {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "some clients get no locks");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn grants_of_each(&self) -> BTreeMap<u64, usize> {
+        let mut grants = BTreeMap::new();
+        for attempt in self.0.lock().expect("nobody panics in it").iter() {
+            if matches!(attempt.outcome, Outcome::Granted(_)) {
+                *grants.entry(attempt.client).or_default() += 1;
+            }
+        }
+        grants
     }
 }
 

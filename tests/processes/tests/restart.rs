@@ -66,12 +66,12 @@ fn what_clients_were_told_holds_after_every_kill_under_load() {
     }
     let mut crashes = Vec::new();
     for _ in 0..5 {
-        load.record().until_more(150);
+        load.record().until_each_has_more(3, 50);
         crashes.push(Allowance::crash(moment()));
         node.kill();
         node = alone.start();
     }
-    load.record().until_more(150);
+    load.record().until_each_has_more(3, 50);
     // All of these had their places before the first kill, so nothing excuses them.
     check(&line.move_on(), &[]).expect_clean(10);
     let mut history = load.finish();
