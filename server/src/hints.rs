@@ -2,7 +2,7 @@
 //! Only words are looked at here; nothing is read or corrected.
 
 use clap::Command;
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::any::TypeId;
 use std::ffi::OsString;
 
@@ -43,7 +43,7 @@ pub(crate) fn sentence(
     is_implied: bool,
     error: &clap::Error,
 ) -> String {
-    let text = error.render().to_string();
+    let text = with_short_words(error.render().to_string(), error);
     let first = text.split("\n\n").next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
     let sentence = in_one_line(first);
@@ -69,6 +69,25 @@ pub(crate) fn sentence(
         }
         (None, ..) => sentence,
     }
+}
+
+/// How much is shown of a word of the command line.
+const SHOWN: usize = 60;
+
+/// What was typed is named, but not at any length.
+fn with_short_words(mut text: String, error: &clap::Error) -> String {
+    for kind in [
+        ContextKind::InvalidValue,
+        ContextKind::InvalidArg,
+        ContextKind::InvalidSubcommand,
+    ] {
+        if let Some(ContextValue::String(word)) = error.get(kind)
+            && let Some((end, _)) = word.char_indices().nth(SHOWN)
+        {
+            text = text.replace(word.as_str(), &format!("{}…", &word[..end]));
+        }
+    }
+    text
 }
 
 fn in_one_line(text: &str) -> String {
@@ -108,7 +127,7 @@ impl Line<'_> {
 
     fn context(&self, kind: ContextKind) -> Option<&str> {
         match self.error.get(kind)? {
-            clap::error::ContextValue::String(text) => Some(text),
+            ContextValue::String(text) => Some(text),
             _ => None,
         }
     }

@@ -4,6 +4,27 @@ use crate::support::{Folder, fairlock, outcome};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+/// Goal: a sentence stays one that can be read, whatever was typed.
+#[test]
+fn a_long_word_is_named_by_its_beginning() {
+    let long = "k\u{e9}".repeat(2000);
+    let option = format!("--{long}");
+    for (words, part) in [
+        (&["inspect", &long][..], "a key has at most 512 bytes"),
+        (&["locks", "--prefix", &long], "no key is longer"),
+        (&["release", "k", &long], "a token is a whole number"),
+        (&["acquire", "--lease", &long, "k"], "--lease"),
+        (&["status", &option], "unexpected argument"),
+        (&[&long], "unrecognized"),
+    ] {
+        let outcome = outcome(fairlock(words));
+        assert_eq!(outcome.code, 64, "{outcome:?}");
+        assert!(outcome.err.contains(part), "{outcome:?}");
+        assert!(outcome.err.contains("k\u{e9}k"), "{outcome:?}");
+        assert!(outcome.err.chars().count() < 300, "{outcome:?}");
+    }
+}
+
 /// Goal: no wrong argument gets through, and each is named. Method: a table; no server is needed,
 /// because a wrong argument is found before anything is sent.
 #[test]
