@@ -28,6 +28,7 @@ use tokio::sync::{oneshot, watch};
 /// # }
 /// ```
 #[derive(Debug)]
+#[must_use = "dropping it stops the node"]
 pub struct Server {
     address: SocketAddr,
     view: ServerView,

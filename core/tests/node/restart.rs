@@ -110,7 +110,7 @@ fn two_nodes_do_not_share_a_folder() {
         before
     );
     drop(first);
-    folder.start().expect("it is free again");
+    drop(folder.start().expect("it is free again"));
 }
 
 #[test]
