@@ -2,24 +2,16 @@
 
 #![cfg(all(feature = "client", feature = "server"))]
 
+#[path = "support/node.rs"]
+mod node;
+
 use fairlock::{Client, ErrorKind, KeyState, Lock, LostReason, Server, Token};
+use node::{client, server};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
-
-fn server() -> Server {
-    Server::builder()
-        .listen("127.0.0.1:0")
-        .ephemeral()
-        .start_blocking()
-        .expect("a free port")
-}
-
-fn client(server: &Server) -> Client {
-    Client::new(server.address().to_string()).expect("an address")
-}
 
 /// Waits for something that has to come.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {

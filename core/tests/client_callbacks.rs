@@ -3,7 +3,11 @@
 
 #![cfg(all(feature = "client", feature = "server"))]
 
-use fairlock::{Client, ErrorKind, Server};
+#[path = "support/node.rs"]
+mod node;
+
+use fairlock::{Client, ErrorKind};
+use node::{client, server};
 use std::cell::Cell;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -45,12 +49,8 @@ fn ask_often(client: &Client, key: &'static str) -> ErrorKind {
 
 #[test]
 fn a_callback_that_tries_again_what_fails_at_once_needs_no_more_of_the_stack() {
-    let server = Server::builder()
-        .listen("127.0.0.1:0")
-        .ephemeral()
-        .start_blocking()
-        .expect("a free port");
-    let client = Client::new(server.address().to_string()).expect("an address");
+    let server = server();
+    let client = client(&server);
     assert_eq!(ask_often(&client, ""), ErrorKind::InvalidArgument);
     client.close().call().expect("closing works");
     assert_eq!(ask_often(&client, "k"), ErrorKind::Closed);

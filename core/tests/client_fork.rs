@@ -6,22 +6,17 @@
 
 #[path = "support/forked.rs"]
 mod forked;
+#[path = "support/node.rs"]
+mod node;
 
 use forked::{ended_well, forked};
+use node::{client, server};
 
-use fairlock::{Client, ErrorKind, EventLoop, KeyState, Lock, Server};
+use fairlock::{Client, ErrorKind, EventLoop, KeyState, Lock};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
-
-fn server() -> Server {
-    Server::builder()
-        .listen("127.0.0.1:0")
-        .ephemeral()
-        .start_blocking()
-        .expect("a free port")
-}
 
 fn hold(client: &Client, key: &str) -> Lock {
     client.acquire(key).wait(LIMIT).call().expect("free")
@@ -75,7 +70,7 @@ fn a_client_without_a_name_has_the_number_of_the_process_it_is_in() {
     }
 
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("options");
+    let client = client(&server);
     let parent = std::process::id();
     assert!(holder(&client).ends_with(&format!(":{parent}")));
     forked(|| {
@@ -103,7 +98,7 @@ fn a_new_client_works_in_the_child() {
 #[test]
 fn the_child_cannot_touch_the_parents_locks() {
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("options");
+    let client = client(&server);
     let lock = client
         .acquire("k")
         .lease(Duration::from_secs(2))
@@ -132,7 +127,7 @@ fn the_child_cannot_touch_the_parents_locks() {
 #[test]
 fn forks_under_load_neither_hang_nor_disturb() {
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("options");
+    let client = client(&server);
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for nth in 0..3 {
@@ -195,8 +190,7 @@ fn an_event_loop_of_the_parent_reads_nothing_in_the_child() {
 #[test]
 fn a_callback_that_returns_in_a_child_takes_nothing_that_is_its_parents() {
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("options");
-    client.connected().call().expect("the server is there");
+    let client = client(&server);
     let (told, children) = mpsc::channel();
     let _pending = client.inspect("k").submit(move |_| {
         // SAFETY: nothing is done in the child but to return from here.
@@ -222,7 +216,7 @@ fn a_callback_that_returns_in_a_child_takes_nothing_that_is_its_parents() {
 #[test]
 fn a_fork_of_a_fork_works_too() {
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("options");
+    let client = client(&server);
     drop(hold(&client, "k"));
     forked(|| {
         drop(hold(&client, "k"));
@@ -241,7 +235,7 @@ fn a_process_ends_at_once_with_calls_that_wait_and_locks_that_are_held() {
     let held = hold(&observer, "k");
     let start = Instant::now();
     forked(|| {
-        let client = Client::new(server.address().to_string()).expect("options");
+        let client = client(&server);
         let kept = client.acquire("kept").keep_alive().call().expect("free");
         let waiting = client.clone();
         std::thread::spawn(move || waiting.acquire("k").call());

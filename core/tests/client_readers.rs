@@ -4,27 +4,17 @@
 
 #![cfg(all(feature = "client", feature = "server"))]
 
+#[path = "support/node.rs"]
+mod node;
+
 use fairlock::{Client, EventLoop, Server};
+use node::{client, server};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 /// The client's thread looks this often at least whether somebody still reads: what waits for that takes longer.
 const SOON: Duration = Duration::from_millis(10);
-
-fn server() -> Server {
-    Server::builder()
-        .listen("127.0.0.1:0")
-        .ephemeral()
-        .start_blocking()
-        .expect("a free port")
-}
-
-fn client(server: &Server) -> Client {
-    let client = Client::new(server.address().to_string()).expect("an address");
-    client.connected().call().expect("the server is there");
-    client
-}
 
 fn client_of(event_loop: &Arc<EventLoop>, server: &Server) -> Client {
     let client = Client::builder()

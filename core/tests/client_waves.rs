@@ -3,7 +3,10 @@
 
 #![cfg(all(feature = "client", feature = "server"))]
 
-use fairlock::{Client, Server};
+#[path = "support/node.rs"]
+mod node;
+
+use node::{client, server};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -21,20 +24,11 @@ impl Wake for Woken {
     }
 }
 
-fn server() -> Server {
-    Server::builder()
-        .listen("127.0.0.1:0")
-        .ephemeral()
-        .start_blocking()
-        .expect("a free port")
-}
-
 /// Method: in each round futures get their locks and are not polled, and at that moment something else is asked for.
 #[test]
 fn a_future_that_is_woken_and_not_polled_holds_nobody_up() {
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("an address");
-    client.connected().call().expect("the server is there");
+    let client = client(&server);
     for round in 0..20 {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
@@ -76,8 +70,7 @@ fn a_future_that_is_woken_and_not_polled_holds_nobody_up() {
 #[test]
 fn many_futures_of_one_thread_all_get_on() {
     let server = server();
-    let client = Client::new(server.address().to_string()).expect("an address");
-    client.connected().call().expect("the server is there");
+    let client = client(&server);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
