@@ -4,12 +4,12 @@
 use super::core::{After, Core, Line, Reader};
 use super::driver::Driver;
 use super::driver::clock;
-use super::driver::dial::plain;
+use super::driver::dial::{failure_of, plain};
 use super::driver::look::Look;
 use super::driver::socket::{Got, Socket};
 use super::event_loop::EventLoop;
 use super::instance::{Instance, Writer};
-use super::session::{ConnectionId, Micros};
+use super::session::{ConnectionId, Failure, Micros};
 use crate::tls::Channel;
 use mio::Interest;
 use std::io;
@@ -71,10 +71,10 @@ impl Instance {
     }
 
     /// The driver could not make a connection.
-    pub(crate) fn connect_failed(&self, connection: ConnectionId, text: String) {
+    pub(crate) fn connect_failed(&self, connection: ConnectionId, failure: impl Into<Failure>) {
         let now = clock::now();
         let mut core = self.lock();
-        core.session.handle_connect_failed(connection, text, now);
+        core.session.handle_connect_failed(connection, failure, now);
         self.finish(core, After::default(), Writer::Caller, now);
     }
 
@@ -293,8 +293,7 @@ impl Instance {
                 false
             }
             Err(error) => {
-                let text = plain(&error);
-                core.session.handle_closed(id, text, now);
+                core.session.handle_closed(id, failure_of(&error), now);
                 true
             }
         }

@@ -5,7 +5,7 @@ use super::socket::Socket;
 use super::{Command, DIAL, Driver, clock};
 use crate::client::address::Address;
 use crate::client::instance::Instance;
-use crate::client::session::{ConnectionId, Micros};
+use crate::client::session::{ConnectionId, Failure, Micros};
 use crate::tls::{Channel, Progress};
 use mio::{Interest, Token};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,7 +39,7 @@ struct Others {
     /// By then each of them has had its turn.
     until: Micros,
     /// What went wrong with those before.
-    failures: Vec<String>,
+    failures: Vec<Failure>,
     /// They come from a name, so messages say which is meant.
     named: bool,
 }
@@ -140,10 +140,10 @@ impl Dials {
                     self.dials.insert(number, dial);
                     return;
                 }
-                Err(error) => others.note(address, &plain(&error)),
+                Err(error) => others.note(address, plain(&error).into()),
             }
         }
-        client.connect_failed(connection, others.failures.join(", "));
+        client.connect_failed(connection, Failure::of_all(others.failures));
     }
 
     pub(super) fn handle_event(&mut self, token: Token, driver: &Driver) {
@@ -160,17 +160,17 @@ impl Dials {
                     dial.client.connected(connection, dial.stream, dial.channel);
                 }
             }
-            Err(text) => self.fail(number, &text, driver),
+            Err(failure) => self.fail(number, failure, driver),
         }
     }
 
-    fn fail(&mut self, number: usize, text: &str, driver: &Driver) {
+    fn fail(&mut self, number: usize, failure: Failure, driver: &Driver) {
         let Some(mut dial) = self.dials.remove(&number) else {
             return;
         };
         let _ = driver.registry.deregister(&mut dial.stream);
         drop(dial.stream);
-        dial.others.note(dial.address, text);
+        dial.others.note(dial.address, failure);
         self.try_next(dial.client, dial.connection, dial.others, driver);
     }
 
@@ -188,29 +188,30 @@ impl Dials {
                 .dials
                 .get(&number)
                 .is_some_and(|dial| dial.channel.is_some());
-            let text = if opening {
-                "connected, but no answer to the TLS handshake"
+            let failure = if opening {
+                Failure::of_tls("connected, but no answer to the TLS handshake")
             } else {
-                "no answer"
+                "no answer".to_owned().into()
             };
-            self.fail(number, text, driver);
+            self.fail(number, failure, driver);
         }
     }
 }
 
 impl Dial {
     /// Goes on as far as the socket allows; whether the connection can be used.
-    fn advance(&mut self, token: Token, registry: &mio::Registry) -> Result<bool, String> {
+    fn advance(&mut self, token: Token, registry: &mio::Registry) -> Result<bool, Failure> {
         if self.channel.is_none() {
             match Socket::dialled(&self.stream) {
                 None => return Ok(false),
-                Some(Err(error)) => return Err(plain(&error)),
+                Some(Err(error)) => return Err(plain(&error).into()),
                 Some(Ok(())) => {}
             }
             let Some(connector) = self.client.connector() else {
                 return Ok(true);
             };
-            self.channel = Some(connector.channel(self.others.server.as_str())?);
+            let channel = connector.channel(self.others.server.as_str());
+            self.channel = Some(channel.map_err(Failure::of_tls)?);
             let interest = Interest::READABLE | Interest::WRITABLE;
             registry
                 .reregister(&mut self.stream, token, interest)
@@ -228,7 +229,7 @@ impl Dial {
             Ok(Progress::Done) => Ok(true),
             // It is watched for both.
             Ok(Progress::Reads | Progress::Writes) => Ok(false),
-            Err(error) => Err(self.with_complaint(plain(&error))),
+            Err(error) => Err(failure_of(&error).told(|text| self.with_complaint(text))),
         }
     }
 
@@ -261,13 +262,21 @@ impl Others {
         }
     }
 
-    fn note(&mut self, address: SocketAddr, text: &str) {
-        let text = text.to_owned();
+    fn note(&mut self, address: SocketAddr, failure: Failure) {
         self.failures.push(if self.named {
-            format!("{address}: {text}")
+            failure.told(|text| format!("{address}: {text}"))
         } else {
-            text
+            failure
         });
+    }
+}
+
+/// What an error of a channel says. A socket without TLS has none of the two kinds that TLS gives its own errors.
+pub(crate) fn failure_of(error: &io::Error) -> Failure {
+    let text = plain(error);
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Failure::of_tls(text),
+        _ => text.into(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::address::Address;
 use super::slab::OperationId;
-use super::{ConnectionId, Micros, SECOND, Session};
+use super::{ConnectionId, Failure, Micros, SECOND, Session};
 use crate::protocol::{Hello, NameRef, Request, Role, SecretRef, Tag};
 use std::collections::VecDeque;
 
@@ -29,14 +29,6 @@ pub(super) enum State {
     Up,
 }
 
-/// Why a connection is down.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Failure {
-    pub(super) text: String,
-    /// The code, if the server refused the hello.
-    pub(super) code: Option<String>,
-}
-
 /// A probe that is not answered yet.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
@@ -58,6 +50,7 @@ pub(super) struct Connection {
     pub(super) ended_try_began: Option<Micros>,
     pub(super) tries_ended: u32,
     quick_losses: u32,
+    /// Why it is down.
     pub(super) failure: Option<Failure>,
     pub(super) failed_at: Option<Micros>,
     /// What the node there has last said instead of doing what is repeated until it is done, and when.
@@ -301,20 +294,30 @@ impl Session {
     }
 
     /// The network could not make the connection.
-    pub(crate) fn handle_connect_failed(&mut self, id: ConnectionId, text: String, now: Micros) {
+    pub(crate) fn handle_connect_failed(
+        &mut self,
+        id: ConnectionId,
+        failure: impl Into<Failure>,
+        now: Micros,
+    ) {
         if let Some(index) = self.current(id)
             && self.connections[index].is_coming()
         {
-            self.fail_try(index, Failure { text, code: None }, now);
+            self.fail_try(index, failure.into(), now);
         }
     }
 
     /// The network has lost the connection, or the server has ended it.
-    pub(crate) fn handle_closed(&mut self, id: ConnectionId, text: String, now: Micros) {
+    pub(crate) fn handle_closed(
+        &mut self,
+        id: ConnectionId,
+        failure: impl Into<Failure>,
+        now: Micros,
+    ) {
         let Some(index) = self.current(id) else {
             return;
         };
-        self.drop_connection(index, Failure { text, code: None }, now);
+        self.drop_connection(index, failure.into(), now);
     }
 
     /// Ends a connection in whatever state it is.
@@ -410,13 +413,13 @@ impl Session {
                     "connected, but no answer to the hello"
                 };
                 let text = format!("{what} within {} s", seconds(self.settings.connect_timeout));
-                self.fail_try(index, Failure { text, code: None }, now);
+                self.fail_try(index, text.into(), now);
             }
             State::Up => match connection.threat() {
                 Some(probe) if now >= connection.give_up_at(probe) => {
                     let silent = seconds(now.saturating_sub(connection.last_heard));
                     let text = format!("the server was silent for {silent:.1} s");
-                    self.lose_connection(index, Failure { text, code: None }, now);
+                    self.lose_connection(index, text.into(), now);
                 }
                 None if now >= connection.probe_at() => {
                     if self.is_idle_extra(index) {

@@ -17,6 +17,7 @@ mod choice;
 mod close;
 mod connection;
 mod deadlines;
+mod failure;
 mod hash;
 mod in_hand;
 mod keep;
@@ -36,6 +37,7 @@ mod tests;
 mod tries;
 
 pub(crate) use close::Life;
+pub(crate) use failure::Failure;
 pub(crate) use lock::LockView as SeenLock;
 pub(crate) use slab::{FaceId, LockId, OperationId, Slab};
 

@@ -182,7 +182,7 @@ impl Session {
         if moves > MOVES_MAX {
             if tries {
                 let text = format!("moved {moves} times in a row, at last to {address}");
-                self.fail_attempt(id, Some((sender, text)), false, now);
+                self.fail_attempt(id, Some((sender, text.into())), false, now);
             }
             // What repeats itself goes on at its next turn.
             return;

@@ -1,6 +1,7 @@
 //! What the server says, and which operation it is about.
 
-use super::connection::{Failure, State};
+use super::Failure;
+use super::connection::State;
 use super::operation::{Age, Kind, Sent};
 use super::query::{same_key, waiter};
 use super::slab::OperationId;
@@ -65,7 +66,7 @@ impl Session {
             };
             if let Some(Garbage(what)) = garbage {
                 let text = format!("the server says what no fairlock server says: {what}");
-                self.drop_connection(id.index as usize, Failure { text, code: None }, now);
+                self.drop_connection(id.index as usize, text.into(), now);
             }
             if self.current(id).is_none() {
                 return at;
@@ -85,10 +86,8 @@ impl Session {
             }
             (_, Reply::Refused { code, text, .. }) => {
                 let text = advice(text, cfg!(feature = "tls"));
-                let failure = Failure {
-                    text: format!("the server refuses this client: {code}: {text}"),
-                    code: Some(code.to_owned()),
-                };
+                let text = format!("the server refuses this client: {code}: {text}");
+                let failure = Failure::refused(code, text);
                 self.drop_connection(index, failure, now);
                 Ok(())
             }
@@ -252,10 +251,12 @@ impl Session {
         }
         let Some(tag) = tag else {
             // About the connection, not about a request: every request of this client has a tag.
-            let failure = Failure {
-                text: format!("the server refuses this client: {code}: {text}"),
+            let text = format!("the server refuses this client: {code}: {text}");
+            let failure = if code == Code::Auth.as_str() {
+                Failure::refused(code, text)
+            } else {
                 // Whatever else was wrong with this connection, another one may be all right.
-                code: (code == Code::Auth.as_str()).then(|| code.to_owned()),
+                text.into()
             };
             self.drop_connection(index, failure, now);
             return Ok(());

@@ -9,7 +9,7 @@ use super::choice::Choice;
 use super::connection::{Connection, State};
 use super::operation::{Kind, Place};
 use super::slab::OperationId;
-use super::{ConnectionId, MILLISECOND, Micros, Session, Settings};
+use super::{ConnectionId, Failure, MILLISECOND, Micros, Session, Settings};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Role;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ pub(super) struct Tries {
     /// Since when the active node that was named is out of reach, and how often that was asked again.
     pub(super) out_of_reach_since: Option<Micros>,
     pub(super) asked_later: u32,
-    reasons: Vec<(Address, String)>,
+    reasons: Vec<(Address, Failure)>,
 }
 
 impl Tries {
@@ -145,12 +145,12 @@ impl Session {
         now: Micros,
     ) {
         let connection = &self.connections[index];
-        let text = match &connection.failure {
-            Some(failure) => failure.text.clone(),
-            None => "the connection was lost".to_owned(),
+        let failure = match &connection.failure {
+            Some(failure) => failure.clone(),
+            None => "the connection was lost".to_owned().into(),
         };
         let leaving = connection.role == Some(Role::Leaving);
-        let reason = (connection.address.clone(), text);
+        let reason = (connection.address.clone(), failure);
         let used_up = self.count_failure(id, Some(reason), answered);
         if let Some(tries) = self.tries_of(id) {
             // The try of a connection that begins at this moment is too early to find a server that restarts.
@@ -192,7 +192,7 @@ impl Session {
         fresh: bool,
         now: Micros,
     ) {
-        let reason = (self.connections[index].address.clone(), text);
+        let reason = (self.connections[index].address.clone(), text.into());
         let used_up = self.count_failure(id, Some(reason), fresh);
         if !used_up {
             return self.route(id, now);
@@ -268,7 +268,7 @@ impl Session {
     pub(super) fn fail_attempt(
         &mut self,
         id: OperationId,
-        reason: Option<(Address, String)>,
+        reason: Option<(Address, Failure)>,
         fresh: bool,
         now: Micros,
     ) {
@@ -283,7 +283,7 @@ impl Session {
     fn count_failure(
         &mut self,
         id: OperationId,
-        reason: Option<(Address, String)>,
+        reason: Option<(Address, Failure)>,
         fresh: bool,
     ) -> bool {
         let registered = self.registered as u32;
@@ -302,9 +302,9 @@ impl Session {
             tries.patient_until = None;
         }
         tries.failed += 1;
-        if let Some((address, text)) = reason {
+        if let Some((address, failure)) = reason {
             tries.reasons.retain(|(known, _)| *known != address);
-            tries.reasons.push((address, text));
+            tries.reasons.push((address, failure));
         }
         tries.failed >= registered
     }
@@ -381,7 +381,7 @@ impl Session {
         let own = &self.connections[..self.registered];
         let mut refusals = own.iter().map(|connection| {
             let failure = connection.failure.as_ref()?;
-            let code = failure.code.as_deref()?;
+            let code = failure.code()?;
             let text = format!("{}: {}", connection.address, failure.text);
             Some(Error::new(ErrorKind::of_wire_code(code), text))
         });
@@ -439,10 +439,14 @@ impl Session {
             if named.contains(&&connection.address) {
                 continue;
             }
-            let reason = reasons
+            let failure = reasons
                 .iter()
                 .find(|(address, _)| *address == connection.address)
-                .map(|(_, reason)| reason.as_str())
+                .map(|(_, failure)| failure)
+                .or(connection.failure.as_ref());
+            look_for_it &= !failure.is_some_and(Failure::is_of_tls);
+            let reason = failure
+                .map(|failure| failure.text.as_str())
                 .or(connection.complaint(since));
             let reason = match (reason, connection.state) {
                 (Some(reason), _) => reason,
@@ -451,9 +455,6 @@ impl Session {
                 // An additional connection that is not in use.
                 (None, State::Down { .. }) => continue,
             };
-            look_for_it &= !["TLS", "certificate"]
-                .iter()
-                .any(|of_tls| reason.contains(of_tls));
             let comma = if named.is_empty() { "" } else { "; " };
             let _ = write!(text, "{comma}{}: {reason}", connection.address);
             named.push(&connection.address);

@@ -218,3 +218,36 @@ fn replies_in_pieces_and_together_are_the_same() {
         world.grant(face);
     }
 }
+
+/// Goal: nobody is sent to look for a server that was there, whatever words its failure is told in. Method: the same words with and without TLS as
+/// their cause.
+#[test]
+fn advice_to_look_for_the_server_follows_the_cause_of_a_failure_and_not_its_words() {
+    let words = "no TLS certificate";
+    for (failure, is_advised) in [
+        (Failure::from(words.to_owned()), true),
+        (Failure::of_tls(words), false),
+        (
+            Failure::of_all(vec![Failure::of_tls(words), words.to_owned().into()]),
+            false,
+        ),
+    ] {
+        let mut world = World::new(&["a:1", "b:1"]);
+        let (face, _) = world.acquire("k", Wait::Forever);
+        world.refuse(0);
+        let id = world.pipes[&1].id;
+        world.session.handle_connect_failed(id, failure, world.now);
+        world.settle();
+        world.pass(3 * S);
+        let Some(Err(error)) = world.result(face) else {
+            panic!("there is no server");
+        };
+        let text = error.to_string();
+        assert!(text.contains(words), "{text}");
+        assert_eq!(
+            text.contains("is a server running there"),
+            is_advised,
+            "{text}"
+        );
+    }
+}
