@@ -13,6 +13,8 @@
 //! is protected remember the highest [`Token`] it has seen and refuse smaller ones ([`Fence`] does it):
 //! tokens only ever rise, over takeovers too, and no two nodes give out the same one.
 
+#[cfg(any(feature = "client", feature = "server"))]
+mod background;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "server")]
@@ -28,6 +30,10 @@ pub mod protocol;
 mod stamps;
 pub mod tls;
 
+/// For bindings that run code of the program on threads of their own.
+#[cfg(any(feature = "client", feature = "server"))]
+#[doc(hidden)]
+pub use background::Signals;
 #[cfg(feature = "client")]
 #[doc(hidden)]
 pub use client::measure;

@@ -9,15 +9,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each part of the crate and what of the crate it may use (itself always).
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
+    ("background", &[]),
     ("mutation", &[]),
     ("protocol", &[]),
     ("stamps", &[]),
     ("tls", &["stamps"]),
     ("engine", &["protocol", "mutation"]),
     ("cluster", &["protocol", "engine", "mutation"]),
-    ("node", &["protocol", "engine", "cluster", "tls", "stamps"]),
-    ("client", &["protocol", "mutation", "tls"]),
+    (
+        "node",
+        &[
+            "background",
+            "protocol",
+            "engine",
+            "cluster",
+            "tls",
+            "stamps",
+        ],
+    ),
+    ("client", &["background", "protocol", "mutation", "tls"]),
     ("fence", &["protocol"]),
 ];
 

@@ -32,7 +32,8 @@ pub struct fairlock_pending(Pending);
 /// FAIRLOCK_WOULD_DEADLOCK, but fairlock_release(), fairlock_client_close() and everything that does
 /// not wait are allowed. It must not throw or longjmp. After fork() it comes in the parent only. One that
 /// forks has to end the child, by exec or _exit(): where it returns, the library's own thread ends, and
-/// with its last thread the child; a call on any other thread goes on as after any fork().
+/// with its last thread the child; a call on any other thread goes on as after any fork(). On the library's
+/// own thread signals are blocked, and stay so in a program that is started there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fairlock_acquire_async(
     client: *const fairlock_client,

@@ -1,7 +1,7 @@
 //! The thread that calls `on_lost` for clients without an event loop: one for all losses of the process, from the first
 //! of them until none is left to be told. It never runs what cannot wait, such as renewals: callbacks may take their time.
 
-use fairlock::fork_generation;
+use fairlock::{Signals, fork_generation};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
@@ -23,8 +23,14 @@ pub(crate) fn tell(told: Told) {
         return;
     }
     drop(state);
+    // What a callback starts, such as another program, is to have the signals that the program's own threads have.
+    let signals = Signals::of_program();
+    let run = move || {
+        signals.hold_back();
+        teller.run();
+    };
     let thread = thread::Builder::new().name("fairlock-on-lost".to_owned());
-    if thread.spawn(|| teller.run()).is_err() && !run_on_main_thread() {
+    if thread.spawn(run).is_err() && !run_on_main_thread() {
         // The next loss tries again, and tells of this one too.
         teller.lock().runs = false;
     }

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import gc
 import os
+import signal
 import sys
 import threading
 import time
 import weakref
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -186,6 +188,16 @@ def test_on_lost_is_told_once_with_the_reason(client: fairlock.Client, other: fa
     client.close()
     time.sleep(0.05)
     assert told == ["expired", "taken"]
+
+
+def test_what_on_lost_starts_gets_the_signals_of_the_program(client: fairlock.Client) -> None:
+    """The library's own threads hold all signals back, and a process started by one that does would never hear Ctrl+C."""
+    held_back: SimpleQueue[Any] = SimpleQueue()
+    lock = client.acquire(
+        "key", lease=0.1, on_lost=lambda reason: held_back.put(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    )
+    assert held_back.get(timeout=10) == signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert not lock.held
 
 
 def test_closing_tells_the_locks_and_releases_them(address: str, other: fairlock.Client) -> None:

@@ -8,12 +8,13 @@ use super::reserved;
 use super::run::{self, End, Prepared};
 use super::settings::{ClientAuth, Secret, Settings};
 use super::view::{ServerView, Window};
+use crate::background;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
@@ -365,25 +366,23 @@ fn spawn(
     let (reload, reloads) = watch::channel(());
     let window = Window::new();
     let own_window = window.clone();
-    let thread = thread::Builder::new()
-        .name("fairlock-node".to_owned())
-        .spawn(move || {
-            // Dropped last, so that who waits for the end finds a thread that can be joined at once.
-            let _end = end;
-            let prepared = match Prepared::new(settings) {
-                Ok(prepared) => prepared,
-                Err(error) => {
-                    started(Err(error));
-                    return Ok(());
-                }
-            };
-            let address = prepared.address();
-            let shown = || started(Ok(address));
-            run::run(prepared, reloads, &own_window, shown, async {
-                // A sender that is gone without a word is a dropped start: nobody wants the node.
-                stopped.await.unwrap_or(End::Orderly)
-            })
-        })?;
+    let thread = background::spawn("fairlock-node", move || {
+        // Dropped last, so that who waits for the end finds a thread that can be joined at once.
+        let _end = end;
+        let prepared = match Prepared::new(settings) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                started(Err(error));
+                return Ok(());
+            }
+        };
+        let address = prepared.address();
+        let shown = || started(Ok(address));
+        run::run(prepared, reloads, &own_window, shown, async {
+            // A sender that is gone without a word is a dropped start: nobody wants the node.
+            stopped.await.unwrap_or(End::Orderly)
+        })
+    })?;
     Ok(Handles {
         window,
         reload,

@@ -3,6 +3,7 @@
 
 use super::socket::Socket;
 use super::{Command, DIAL, Driver, clock};
+use crate::background;
 use crate::client::address::Address;
 use crate::client::instance::Instance;
 use crate::client::session::{ConnectionId, Failure, Micros};
@@ -73,9 +74,7 @@ impl Dials {
             });
         };
         // The system's look-up blocks, for many seconds if a name server is silent.
-        let thread = std::thread::Builder::new()
-            .name("fairlock-lookup".to_owned())
-            .spawn(lookup);
+        let thread = background::spawn("fairlock-lookup", lookup);
         if let Err(error) = thread {
             client.connect_failed(
                 connection,

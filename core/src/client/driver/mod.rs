@@ -13,6 +13,7 @@ mod tests;
 use super::address::Address;
 use super::instance::Instance;
 use super::session::{ConnectionId, Micros};
+use crate::background;
 use crate::error::{Error, ErrorKind};
 use alarm::Alarm;
 use dial::Dials;
@@ -179,9 +180,7 @@ impl Driver {
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
             panicked: false,
         };
-        let thread = std::thread::Builder::new()
-            .name("fairlock".to_owned())
-            .spawn(move || thread.run())?;
+        let thread = background::spawn("fairlock", move || thread.run())?;
         Ok((driver, thread))
     }
 
