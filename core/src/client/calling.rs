@@ -1,6 +1,7 @@
 //! Runs callbacks of users. On one thread none of them runs inside another one: what ends at once while a callback runs is told when that
-//! one has returned, so a program that tries again in its callback needs no more of the stack each time. And where a callback forks,
-//! nothing that is the parent's is touched any more once it has returned in the child.
+//! one has returned, so a program that tries again in its callback needs no more of the stack each time. (Who asks to be told of a loss that
+//! has come already is told in that call.) And where a callback forks, nothing that is the parent's is touched any more once it has
+//! returned in the child.
 
 use super::core::After;
 use super::driver::{self, fork};
