@@ -235,7 +235,7 @@ pub(crate) fn run(
     let drain_timeout = node.settings.drain_timeout;
     let shared = Shared::new(node);
     // Goes first at the end, so that nobody outside keeps what the node has in use.
-    let seen = window.show(&shared);
+    let seen = window.show(&shared, acceptor.as_ref());
     shown();
     let result = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;

@@ -13,6 +13,7 @@ use super::state::{Node, Shared};
 use crate::cluster::Stage;
 use crate::engine::{Histogram, ListCursor, LockRow, QueuePlace, Stats, Survey};
 use crate::protocol::{Key, Millis, Prefix, Role, Token};
+use crate::tls::Acceptor;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -31,7 +32,7 @@ pub struct ServerView {
 /// Where the node shows itself while it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    node: Arc<Mutex<Option<Shared>>>,
+    node: Arc<Mutex<Option<Seen>>>,
     opened: Instant,
     /// Who waits for what is seen, where that is not the caller.
     asker: Option<Weak<()>>,
@@ -47,9 +48,19 @@ impl Window {
     }
 
     /// The node can be seen until the returned value is dropped.
-    pub(crate) fn show(&self, node: &Shared) -> Shown {
-        *lock(&self.node) = Some(node.clone());
+    pub(crate) fn show(&self, node: &Shared, acceptor: Option<&Arc<Acceptor>>) -> Shown {
+        *lock(&self.node) = Some(Seen {
+            node: node.clone(),
+            acceptor: acceptor.cloned(),
+        });
         Shown(self.clone())
+    }
+
+    /// When the certificate ends that the node shows, in seconds since 1970.
+    fn certificate_ends(&self) -> Option<u64> {
+        let seen = lock(&self.node);
+        let acceptor = seen.as_ref()?.acceptor.as_ref();
+        acceptor.and_then(|acceptor| acceptor.certificate_ends())
     }
 
     /// One step under the node's lock.
@@ -60,8 +71,16 @@ impl Window {
         }
         let node = lock(&self.node);
         // The place stays locked meanwhile, so that a node that ends is not kept alive by who looks at it.
-        node.as_ref().map(|node| look(&mut node.lock()))
+        node.as_ref().map(|seen| look(&mut seen.node.lock()))
     }
+}
+
+/// What is to be seen of a node that runs.
+#[derive(Debug)]
+struct Seen {
+    node: Shared,
+    /// Where it speaks TLS.
+    acceptor: Option<Arc<Acceptor>>,
 }
 
 /// See [`Window::show`].
@@ -97,6 +116,8 @@ pub struct Snapshot {
     pub not_kept: Option<&'static str>,
     /// For how long it has run.
     pub up: Duration,
+    /// When the certificate ends that it shows, in seconds since 1970, where it speaks TLS.
+    pub certificate_ends: Option<u64>,
     /// Sockets of clients that are open.
     pub connections: u64,
     /// Requests that wait for an active node.
@@ -242,7 +263,11 @@ impl ServerView {
     pub fn snapshot(&self) -> Option<Snapshot> {
         let up = self.window.opened.elapsed();
         let address = self.address;
-        self.window.look(|node| snapshot(node, address, up))
+        let certificate_ends = self.window.certificate_ends();
+        self.window.look(|node| Snapshot {
+            certificate_ends,
+            ..snapshot(node, address, up)
+        })
     }
 
     /// Held keys that begin with `prefix`, behind `after`. Nothing if the node does not run. Blocks for some 0.2 s where
@@ -397,6 +422,7 @@ fn snapshot(node: &mut Node, address: SocketAddr, up: Duration) -> Snapshot {
         keeps_state: node.journal.as_ref().is_some_and(Journal::keeps),
         not_kept: not_kept(node),
         up,
+        certificate_ends: None,
         connections: u64::from(node.open),
         parked,
         stats,

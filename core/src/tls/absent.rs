@@ -104,6 +104,10 @@ impl Acceptor {
         Err(FileError::new(&files.certificate, ABSENT))
     }
 
+    pub(crate) fn certificate_ends(&self) -> Option<u64> {
+        match self.0 {}
+    }
+
     pub(crate) fn channel(&self) -> Result<Channel, String> {
         match self.0 {}
     }

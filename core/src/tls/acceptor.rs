@@ -3,7 +3,7 @@
 use super::Channel;
 use super::error::FileError;
 use super::file_names::ServerFiles;
-use super::files::{Shown, authorities, identity, provider};
+use super::files::{Shown, authorities, end_of, identity, provider};
 use crate::stamps::Stamps;
 use rustls::ServerConfig;
 use rustls::server::{NoServerSessionStorage, ServerConnection, WebPkiClientVerifier};
@@ -12,7 +12,7 @@ use rustls::version::TLS13;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 impl ServerFiles {
-    fn load(&self) -> Result<Arc<ServerConfig>, FileError> {
+    fn load(&self) -> Result<(Arc<ServerConfig>, Option<u64>), FileError> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(|error| FileError::new(&self.certificate, error.to_string()))?;
@@ -32,10 +32,11 @@ impl ServerFiles {
             }
         };
         let identity = identity(&self.certificate, &self.key, Shown::ToClients)?;
+        let ends = identity.cert.first().and_then(end_of);
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Arc::new(config))
+        Ok((Arc::new(config), ends))
     }
 
     fn stamps(&self) -> Stamps {
@@ -58,6 +59,8 @@ pub(crate) struct Acceptor {
 #[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
+    /// When the certificate ends, in seconds since 1970.
+    ends: Option<u64>,
     stamps: Stamps,
 }
 
@@ -65,10 +68,14 @@ impl Acceptor {
     /// Reads the files.
     pub(crate) fn new(files: ServerFiles) -> Result<Acceptor, FileError> {
         let stamps = files.stamps();
-        let config = files.load()?;
+        let (config, ends) = files.load()?;
         Ok(Acceptor {
             files,
-            loaded: Mutex::new(Loaded { config, stamps }),
+            loaded: Mutex::new(Loaded {
+                config,
+                ends,
+                stamps,
+            }),
         })
     }
 
@@ -88,9 +95,16 @@ impl Acceptor {
             return Ok(false);
         }
         self.lock().stamps = stamps;
-        let config = self.files.load()?;
-        self.lock().config = config;
+        let (config, ends) = self.files.load()?;
+        let mut loaded = self.lock();
+        loaded.config = config;
+        loaded.ends = ends;
         Ok(true)
+    }
+
+    /// When the certificate that is shown ends, in seconds since 1970.
+    pub(crate) fn certificate_ends(&self) -> Option<u64> {
+        self.lock().ends
     }
 
     /// The node's thread asks too, so nothing is read under this lock.

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Whom a certificate is shown to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,18 +129,29 @@ pub(super) fn identity(
     })
 }
 
-/// Whether anybody could accept this certificate now. Who has signed it is for the other side to judge.
-fn check(leaf: &CertificateDer<'_>, shown: Shown) -> Result<(), String> {
-    let parsed = ParsedCertificate::try_from(leaf).map_err(|error| error.to_string())?;
+/// What can be said against a certificate at some time, whoever has signed it.
+fn verify(leaf: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
+    let parsed = ParsedCertificate::try_from(leaf)?;
     let algorithms = provider().signature_verification_algorithms.all;
     let nobody = RootCertStore::empty();
-    match verify_server_cert_signed_by_trust_anchor(
-        &parsed,
-        &nobody,
-        &[],
-        UnixTime::now(),
-        algorithms,
-    ) {
+    verify_server_cert_signed_by_trust_anchor(&parsed, &nobody, &[], now, algorithms)
+}
+
+/// The last moment at which a certificate counts, in seconds since 1970: what is said to who comes later.
+#[cfg_attr(not(feature = "server"), allow(dead_code))]
+pub(super) fn end_of(leaf: &CertificateDer<'_>) -> Option<u64> {
+    let never = UnixTime::since_unix_epoch(Duration::from_secs(u64::MAX));
+    match verify(leaf, never) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        _ => None,
+    }
+}
+
+/// Whether anybody could accept this certificate now. Who has signed it is for the other side to judge.
+fn check(leaf: &CertificateDer<'_>, shown: Shown) -> Result<(), String> {
+    match verify(leaf, UnixTime::now()) {
         Ok(()) | Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => Ok(()),
         Err(Error::InvalidCertificate(
             CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. },

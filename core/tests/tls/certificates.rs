@@ -46,6 +46,8 @@ pub struct Wish {
     pub names: Vec<String>,
     /// It was good once.
     pub expired: bool,
+    /// In which year it ends, if it is still good.
+    pub until: i32,
     /// Only for these purposes, if any is named.
     pub purposes: Vec<ExtendedKeyUsagePurpose>,
 }
@@ -55,6 +57,7 @@ impl Default for Wish {
         Wish {
             names: vec!["localhost".into(), "127.0.0.1".into(), "::1".into()],
             expired: false,
+            until: 4096,
             purposes: Vec::new(),
         }
     }
@@ -87,6 +90,8 @@ impl Authority {
         if wish.expired {
             params.not_before = date_time_ymd(2000, 1, 1);
             params.not_after = date_time_ymd(2001, 1, 1);
+        } else {
+            params.not_after = date_time_ymd(wish.until, 1, 1);
         }
         let signed = params.signed_by(&own, &self.issuer).expect("a certificate");
         fs::write(certificate, signed.pem()).expect("the folder can be written");

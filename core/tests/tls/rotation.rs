@@ -1,5 +1,6 @@
 //! Certificates that change while the node runs, and clients' files that change while they run.
 
+use crate::certificates::{Authority, Wish};
 use crate::support::{LIMIT, World, eventually, start};
 use fairlock::{Client, Server};
 use std::fs;
@@ -81,6 +82,28 @@ fn new_files_are_used_for_new_connections_and_old_ones_stay() {
     });
     assert!(!trusts(&world, &server, "ca.pem"));
     watch.end();
+}
+
+/// Goal: an operator is warned in time. Method: certificates with known ends, the second in the place of the first.
+#[test]
+fn a_node_says_when_the_certificate_ends_that_it_shows() {
+    let world = World::new();
+    let server = world.server();
+    let end = || {
+        server
+            .view()
+            .snapshot()
+            .and_then(|node| node.certificate_ends)
+    };
+    assert_eq!(end(), Some(67_090_118_400), "the year 4096");
+    let [certificate, key] = world.identity("server");
+    let wish = Wish {
+        until: 2040,
+        ..Wish::default()
+    };
+    Authority::new("another").issue(wish, &certificate, &key);
+    server.reload();
+    eventually("the new certificate", || end() == Some(2_208_988_800));
 }
 
 #[test]

@@ -144,6 +144,14 @@ impl Numbers {
             "1 if a restart would find the present locks on the disk: they are to be kept, and can be written.",
             u64::from(self.node.keeps_state),
         )?;
+        if let Some(end) = self.node.certificate_ends {
+            to.one(
+                "fairlock_tls_certificate_not_after",
+                "When the certificate ends that the node shows, in seconds since 1970.",
+                Some(&Unit::Seconds),
+                &ConstGauge::new(end),
+            )?;
+        }
         to.gauge(
             "fairlock_term",
             "The term of the latest fencing tokens that the node knows of.",
