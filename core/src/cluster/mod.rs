@@ -13,6 +13,7 @@
 mod copier;
 mod feeds;
 mod frame;
+mod fresh;
 mod greeting;
 mod held;
 mod member;
@@ -35,5 +36,7 @@ pub use member::{Member, MemberSettings, Output, PeerState};
 pub use members::{MAX_NODES, Members, MembersError, Slot};
 pub use message::{Beat, Copy, Handoff, Message, Stage, Stream, Timing};
 pub use parking::{Full, Overdue, Parked, Parking, wait_left};
-pub use replay::{Replay, ReplayError, batches, spell_begin, spell_news, spell_part, spell_whole};
+pub use replay::{
+    Replay, ReplayError, Spelled, batches, spell_begin, spell_news, spell_part, spell_whole,
+};
 pub use roles::{Beginning, Effect, Event, Note, Now, Origin, Roles, Stance};

@@ -10,7 +10,8 @@
 
 use super::copier::{Copier, Taken};
 use super::frame::{
-    BATCH_BYTES, Frame, FrameError, NewsWriter, SURELY_FIT, change_bytes, encode_part,
+    BATCH_BYTES, Frame, FrameError, NewsWriter, SURELY_FIT, begin_changes, change_bytes,
+    encode_part, split_changes,
 };
 use super::message::Stream;
 use crate::engine::{Change, Engine, Time};
@@ -43,6 +44,38 @@ pub fn spell_news(now: Time, first: u64, engine: &mut Engine, out: &mut Vec<u8>)
     let mut news = NewsWriter::begin(now, (OWN, first), out);
     let more = engine.tell_journal(SURELY_FIT, |told| news.news(told));
     (news.end(), more)
+}
+
+/// Changes of an active node as they came, to be written down as they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Spelled<'a> {
+    /// Whose they are.
+    pub stream: Stream,
+    /// The number of the last one.
+    pub last: u64,
+    /// How many they are.
+    pub count: u32,
+    changes: &'a [u8],
+}
+
+impl<'a> Spelled<'a> {
+    /// Of the body of a frame with changes, which has been read before.
+    #[must_use]
+    pub fn of(body: &'a [u8]) -> Option<Spelled<'a>> {
+        let ((stream, first), count, changes) = split_changes(body)?;
+        Some(Spelled {
+            stream,
+            last: first + u64::from(count) - 1,
+            count,
+            changes,
+        })
+    }
+
+    /// Appends the body of a frame with the same changes, numbered from `first`.
+    pub fn spell(&self, first: u64, out: &mut Vec<u8>) {
+        begin_changes((OWN, first), self.count, out);
+        out.extend_from_slice(self.changes);
+    }
 }
 
 /// Cuts changes into pieces that are short enough for a frame.
@@ -115,7 +148,7 @@ impl Replay {
                 first,
                 changes,
             } if self.begun && first == self.number() + 1 => {
-                self.copier.changes(at, engine, (OWN, first), &changes, &[])
+                self.copier.changes(at, engine, (OWN, first), changes, &[])
             }
             _ => Taken::Gap,
         };
@@ -135,5 +168,70 @@ impl Replay {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.copier.copy().sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Answer, EngineSettings, News, Recording};
+    use crate::protocol::{Key, Millis, Wait};
+
+    /// Goal: what a standby writes down as it came says the same as what it would have written itself.
+    #[test]
+    fn changes_that_are_written_down_as_they_came_lead_to_the_same_state() {
+        let (now, theirs) = (Time(86_400_000_000), Stream { term: 7, slot: 2 });
+        let mut engine = Engine::new(EngineSettings::default(), 1);
+        engine.record_changes(Recording::WhatLasts);
+        engine.open_term(1, 0, 0).expect("the first term");
+        let client = engine.connect("one:1");
+        let mut replay = Replay::default();
+        let mut copy = Engine::new(EngineSettings::default(), 2);
+        let mut spelled = Vec::new();
+        spell_begin(40, &mut spelled);
+        replay.take(now, &spelled, &mut copy).expect("a beginning");
+        spelled.clear();
+        spell_whole(&mut spelled);
+        replay
+            .take(now, &spelled, &mut copy)
+            .expect("all of nothing");
+        let mut last = 1000;
+        for round in 0..3 {
+            let mut tokens = Vec::new();
+            for number in 0..20 {
+                let key = Key::encode(format!("{round} {number}").as_bytes()).expect("a key");
+                let lease = Millis(1000 + number / 7);
+                let answer = engine.acquire(now, client, key.as_ref(), lease, Wait::No, None);
+                let Answer::Granted(grant) = answer else {
+                    panic!("it is free");
+                };
+                tokens.push((key, grant.token));
+            }
+            let mut body = Vec::new();
+            let mut news = NewsWriter::begin(now, (theirs, last + 1), &mut body);
+            engine.tell_standbys(usize::MAX, |told: News<'_>| news.news(told));
+            let count = news.end();
+            let came = Spelled::of(&body).expect("changes");
+            last += u64::from(count);
+            assert_eq!((came.stream, came.last, came.count), (theirs, last, count));
+            let mut own = Vec::new();
+            came.spell(replay.number() + 1, &mut own);
+            replay.take(now, &own, &mut copy).expect("what follows");
+            for (key, token) in &tokens[..10] {
+                assert!(engine.release(now, key.as_ref(), *token));
+            }
+        }
+        assert_eq!(replay.number(), 40 + last - 1000);
+        let keys = |engine: &Engine| {
+            let mut grants: Vec<_> = engine.grants().map(|grant| format!("{grant:?}")).collect();
+            grants.sort();
+            grants
+        };
+        for change in engine.take_changes() {
+            copy.apply(now, &change)
+                .expect("the ends of the last round");
+        }
+        assert_eq!(keys(&copy), keys(&engine));
+        assert!(Spelled::of(b"").is_none(), "nothing has come");
     }
 }

@@ -154,6 +154,28 @@ impl Engine {
         Ok(())
     }
 
+    /// As [`apply`](Engine::apply), of a change that the journal hears of in another way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply_past_journal(&mut self, now: Time, change: &Change) -> Result<(), Diverged> {
+        let on = std::mem::take(&mut self.changes.journal_mut().on);
+        let applied = self.apply(now, change);
+        self.changes.journal_mut().on = on;
+        applied
+    }
+
+    /// Whether a request with this number waits or holds here.
+    #[must_use]
+    pub fn knows(&self, claim: ClaimId) -> bool {
+        self.claims.get(claim.0).is_some()
+    }
+
+    /// A token was granted elsewhere, whatever has become of the grant.
+    pub fn saw_token(&mut self, token: Token) {
+        self.tokens.saw(token);
+    }
+
     /// Makes a copy the original: each lease counts as renewed, or where `exact` ends when it would
     /// have; each waiting request keeps its place for `grace` until it is sent again, or leaves if it
     /// cannot be recognised. A term has to be opened before the next grant.

@@ -19,6 +19,8 @@ pub(super) struct ForJournal {
     /// How many of them have been told.
     told: usize,
     others: Vec<Change>,
+    /// Changes that came spelled, each piece behind its length. Nothing else waits beside them.
+    spelled: Vec<u8>,
     /// Claims whose grants had ended before the journal heard of them, until it comes to the end.
     passed_over: Vec<ClaimId>,
     /// The state is another one than what changes before have led to.
@@ -41,6 +43,9 @@ enum Entry {
 
 /// Buffers that have grown beyond this are given back when they are empty.
 const KEPT: usize = 16 << 10;
+
+/// The same for what came spelled, in bytes.
+const KEPT_SPELLED: usize = 1 << 20;
 
 impl ForJournal {
     #[inline]
@@ -111,7 +116,46 @@ impl Engine {
     #[inline]
     pub fn has_news_for_journal(&self) -> bool {
         let journal = self.changes.journal();
-        !journal.entries.is_empty() || journal.replaced
+        !journal.entries.is_empty() || journal.replaced || !journal.spelled.is_empty()
+    }
+
+    /// Whether a journal hears of changes.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        self.changes.journal().on
+    }
+
+    /// Whether the journal can take changes as they came, spelled, instead of hearing of each.
+    #[must_use]
+    pub fn journal_takes_spelled(&self) -> bool {
+        let journal = self.changes.journal();
+        journal.on
+            && !journal.replaced
+            && journal.entries.is_empty()
+            && journal.places_kept.is_empty()
+    }
+
+    /// Gives the journal changes that came spelled.
+    pub fn spelled_for_journal(&mut self, piece: &[u8]) {
+        debug_assert!(self.journal_takes_spelled());
+        let spelled = &mut self.changes.journal_mut().spelled;
+        spelled.extend_from_slice(&(piece.len() as u32).to_le_bytes());
+        spelled.extend_from_slice(piece);
+    }
+
+    /// Tells the journal what came spelled. Has to be called before [`tell_journal`](Engine::tell_journal).
+    pub fn tell_journal_spelled(&mut self, mut tell: impl FnMut(&[u8])) {
+        let mut spelled = std::mem::take(&mut self.changes.journal_mut().spelled);
+        let mut rest = &spelled[..];
+        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+            let (piece, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+            tell(piece);
+            rest = behind;
+        }
+        spelled.clear();
+        if spelled.capacity() <= KEPT_SPELLED {
+            self.changes.journal_mut().spelled = spelled;
+        }
     }
 
     /// Whether the state has become another one since the journal was last asked. What it hears from now

@@ -247,6 +247,24 @@ pub(super) fn encode_changes(
     to.changes(changes);
 }
 
+/// Appends what the body of a [`Frame::Changes`] begins with; the changes follow.
+pub(super) fn begin_changes((stream, first): (Stream, u64), count: u32, out: &mut Vec<u8>) {
+    let mut to = Writer { out, now: Time(0) };
+    to.u8(14);
+    to.stream(stream);
+    to.u64(first);
+    to.u32(count);
+}
+
+/// The numbers of the changes in the body of a [`Frame::Changes`], how many there are if there are any, and they themselves.
+pub(super) fn split_changes(body: &[u8]) -> Option<((Stream, u64), u32, &[u8])> {
+    let mut from = Reader::new(body, Time(0));
+    let _kind = from.u8().ok().filter(|kind| *kind == 14)?;
+    let numbered = (from.stream().ok()?, from.u64().ok()?);
+    let count = from.u32().ok().filter(|count| *count > 0)?;
+    Some((numbered, count, from.rest))
+}
+
 /// How many bytes a change takes in a frame, at most.
 #[must_use]
 pub(super) fn change_bytes(change: &Change) -> usize {

@@ -8,6 +8,9 @@ use crate::engine::{Change, ClaimId, Owner, Time};
 use crate::protocol::{ClientId, Key, KeyRef, Millis, NameRef, Tag, Token, limits};
 use std::sync::Arc;
 
+/// For so many there is room at once, whatever is announced.
+const READ_AT_ONCE: usize = 1024;
+
 pub(super) struct Reader<'a> {
     pub(super) rest: &'a [u8],
     pub(super) now: Time,
@@ -82,7 +85,11 @@ impl<'a> Reader<'a> {
         if count > self.rest.len() / least {
             return Err(FrameError::Short);
         }
-        (0..count).map(|_| read(self)).collect()
+        let mut list = Vec::with_capacity(count.min(READ_AT_ONCE));
+        for _ in 0..count {
+            list.push(read(self)?);
+        }
+        Ok(list)
     }
 
     pub(super) fn slot(&mut self) -> Result<Slot, FrameError> {

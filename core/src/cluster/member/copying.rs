@@ -47,6 +47,16 @@ impl Member {
         }
     }
 
+    /// Lets the engine of a copy have all that has come, which it otherwise has a moment later. Whoever reads the whole
+    /// state from it calls this before.
+    pub fn settle(&mut self, now: Now, engine: &mut Engine) {
+        if let Some(active) = self.copier.active()
+            && self.copier.settle(now.time, engine).is_err()
+        {
+            self.taken(now, active, Taken::Gap);
+        }
+    }
+
     pub(super) fn copied(&mut self, now: Now, engine: &Engine) {
         self.saw_tokens(now, engine);
         self.roles.handle(now, Event::Copied(self.copier.copy()));

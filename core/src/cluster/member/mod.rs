@@ -221,7 +221,8 @@ impl Member {
     pub fn next_deadline(&self) -> Option<Time> {
         let asks = self.copier.asking_since().map(|at| at.after(ASK_AGAIN));
         let confirms = self.copier.confirms_at();
-        let deadlines = [self.roles.next_deadline(), asks, confirms];
+        let settles = self.copier.settles_at();
+        let deadlines = [self.roles.next_deadline(), asks, confirms, settles];
         deadlines.into_iter().flatten().min()
     }
 
@@ -278,6 +279,9 @@ impl Member {
         self.roles.handle(now, event);
         self.carry_out(now, engine);
         self.end_given_back(now, engine);
+        if self.copier.settles_at().is_some_and(|at| at <= now.time) {
+            self.settle(now, engine);
+        }
         self.ask_again(now);
         self.confirm(now);
     }
@@ -330,7 +334,7 @@ impl Member {
                 let numbered = (stream, first);
                 let taken = self
                     .copier
-                    .changes(now.time, engine, numbered, &changes, body);
+                    .changes(now.time, engine, numbered, changes, body);
                 self.taken(now, from, taken);
                 self.copied(now, engine);
             }
@@ -444,6 +448,8 @@ impl Member {
     }
 
     fn lead(&mut self, now: Now, engine: &mut Engine, term: u32, origin: Origin) {
+        // What does not fit was not whole, and whoever leads has nothing better.
+        let _ = self.copier.settle(now.time, engine);
         self.copier.end();
         self.open_term(engine, term);
         self.unconfirmed.clear();

@@ -545,8 +545,10 @@ impl World {
         }
     }
 
-    pub(super) fn held(&self, index: usize) -> BTreeSet<(Key, Token)> {
-        let node = self.nodes[index].as_ref().expect("it lives");
+    pub(super) fn held(&mut self, index: usize) -> BTreeSet<(Key, Token)> {
+        let now = self.at();
+        let node = self.nodes[index].as_mut().expect("it lives");
+        node.member.settle(now, &mut node.engine);
         node.engine
             .grants()
             .filter_map(|change| match change {
@@ -581,12 +583,12 @@ impl World {
         self.lost_state_at = 0;
         self.highest.clear();
         self.run(5 * SECOND);
+        let held = self.held(0);
         assert!(
             self.granted > before + 20,
-            "{what}: it goes on {} {:?} {:?}\n{}",
+            "{what}: it goes on {} {:?} {held:?}\n{}",
             self.granted - before,
             self.clients,
-            self.held(0),
             self.log.join("\n")
         );
         // Nothing is under way any more: all copies are the same.

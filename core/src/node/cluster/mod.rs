@@ -294,6 +294,11 @@ impl Cluster {
         self.next_link
     }
 
+    /// Lets the engine have all that has come.
+    pub(super) fn settle(&mut self, engine: &mut Engine) {
+        self.member.settle(present(), engine);
+    }
+
     /// Where the changes are that the engine has, and whether it has the whole state.
     pub(super) fn kept(&self, engine: &Engine) -> Copy {
         self.member.kept(engine)

@@ -8,6 +8,7 @@ use super::{Cluster, Node, Outgoing, Shared, Slot};
 use crate::cluster::Event;
 use crate::engine::Time;
 use crate::node::log::now_and_then;
+use crate::node::state::now;
 use crate::node::stream::Stream;
 use std::future::poll_fn;
 use std::io;
@@ -138,6 +139,7 @@ impl Node {
 
     /// The next frames for a peer; changes that wait are made into frames before.
     fn frames_for(&mut self, to: Slot, into: &mut Vec<u8>) {
+        self.write_journal(now());
         if let Some(cluster) = &mut self.cluster {
             let now = super::present();
             if self.engine.changes_waiting() > 0 {
@@ -149,6 +151,21 @@ impl Node {
             cluster.wake_links(false);
             self.settle_outputs();
         }
+    }
+
+    /// Whether nobody but the standbys is to hear of what has happened in this step, so that the journal hears of it together
+    /// with what comes before they do.
+    #[inline]
+    pub(in crate::node) fn leaves_all_to_links(&self) -> bool {
+        self.touched.is_empty() && self.replies.is_empty() && self.waits_for_links()
+    }
+
+    fn waits_for_links(&self) -> bool {
+        let is_linked =
+            |cluster: &Cluster| cluster.peers.iter().any(|peer| peer.outgoing.is_some());
+        self.settings.sync_standbys > 0
+            && self.engine.changes_waiting() > 0
+            && self.cluster.as_ref().is_some_and(is_linked)
     }
 
     /// Sees to it that the changes that wait are told: now, or at the moment that is returned.

@@ -40,7 +40,7 @@ pub use recovery::{Recovered, recover};
 
 use super::clock;
 use super::data_dir::DataDir;
-use crate::cluster::{self, HeldBack, HeldGrant};
+use crate::cluster::{self, HeldBack, HeldGrant, Spelled};
 use crate::engine::{Change, ConnectionId, Engine, Time};
 use crate::protocol::Millis;
 use anew::{Begun, Leaving, Stage};
@@ -245,7 +245,8 @@ impl Journal {
     fn spell(&mut self, now: Time, engine: &mut Engine, position: Position) {
         let stamp = self.stamp(now, position);
         self.bytes.clear();
-        let mut more = true;
+        engine.tell_journal_spelled(|piece| self.spell_as_it_came(now, piece));
+        let mut more = engine.has_news_for_journal();
         while more {
             let (begin, first, mut count) = (self.bytes.len(), self.number + 1, 0);
             format::append(&mut self.bytes, &stamp, |out| {
@@ -257,6 +258,17 @@ impl Journal {
                 self.bytes.truncate(begin);
             }
         }
+    }
+
+    /// Each piece has its own position, so that no part of them claims to be more.
+    fn spell_as_it_came(&mut self, now: Time, piece: &[u8]) {
+        let Some(spelled) = Spelled::of(piece) else {
+            return;
+        };
+        let stamp = self.stamp(now, (spelled.stream, spelled.last));
+        let first = self.number + 1;
+        format::append(&mut self.bytes, &stamp, |out| spelled.spell(first, out));
+        self.number += u64::from(spelled.count);
     }
 
     /// Appends what has been spelled to the file that has been begun, and where it is a change to the one

@@ -63,6 +63,11 @@ impl Node {
         let Some(journal) = &mut self.journal else {
             return false;
         };
+        let is_due = journal.next_step(whole).is_some_and(|at| at <= now);
+        if is_due && let Some(cluster) = &mut self.cluster {
+            // A part of a new one says how things are now.
+            cluster.settle(&mut self.engine);
+        }
         let more = journal.step(now, &mut self.engine, position, whole);
         self.counters.journal_failures = journal.failures();
         more
