@@ -6,7 +6,7 @@ use super::output::{Change, ClaimId, Effect, Grant, Refusal};
 use super::requests::Acquire;
 use super::time::Time;
 use super::token::Milestones;
-use super::wheel::{Timed, Wheel};
+use super::wheel::Timed;
 use super::{Answer, Engine, NIL};
 use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Millis, Token, Wait};
@@ -182,8 +182,8 @@ impl Engine {
     /// that knows of the grant.
     pub(super) fn renew(&mut self, now: Time, claim: u32, lease: Millis) {
         let ends = now.after(lease);
+        self.wheel.remove(&mut self.claims, claim);
         let grant = &mut self.claims[claim];
-        let was_due = Wheel::tick(grant.due());
         if ends >= grant.deadline {
             grant.deadline = ends;
             grant.set_lease(lease);
@@ -193,11 +193,7 @@ impl Engine {
         {
             *clock = GrantClock::since(now);
         }
-        // Where that is in the same millisecond it stays where it is.
-        if Wheel::tick(grant.due()) != was_due {
-            self.wheel.remove(&mut self.claims, claim);
-            self.wheel.insert(&mut self.claims, claim);
-        }
+        self.wheel.insert(&mut self.claims, claim);
     }
 
     /// The reply of a grant did not leave the node; unless another connection has asked since.

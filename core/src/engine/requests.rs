@@ -5,6 +5,7 @@ use super::lock::Stage;
 use super::output::{Answer, Change, ClaimId, Grant, Refusal};
 use super::table::Found;
 use super::time::Time;
+use super::wheel::Wheel;
 use super::{Engine, NIL};
 use crate::mutation::Mutation;
 use crate::protocol::{ClientId, KeyRef, Millis, Tag, Token, Wait};
@@ -134,13 +135,22 @@ impl Engine {
     /// ends: those [are told](Engine::tell_begun_leases) before.
     pub fn begin_lease(&mut self, now: Time, grant: Grant) -> bool {
         let claim = grant.claim.0;
-        let held = self.claims.get(claim);
+        let held = self.claims.get_mut(claim);
         let Some(held) = held.filter(|held| held.token() == Some(grant.token)) else {
             return false;
         };
         let lease = held.lease();
-        self.wheel.catch_up(now);
-        self.renew(now, claim, lease);
+        let ends = now.after(lease);
+        // Most have been held back for less than the millisecond that they are filed under.
+        let stays = Wheel::tick(ends) == Wheel::tick(held.deadline);
+        let is_taken_back =
+            !matches!(held.stage, Stage::Held { clock, .. } if clock.held_since().is_some());
+        if stays && !is_taken_back {
+            held.deadline = ends.max(held.deadline);
+        } else {
+            self.wheel.catch_up(now);
+            self.renew(now, claim, lease);
+        }
         self.note_begun_lease(grant);
         self.check_lock_of(claim);
         true
