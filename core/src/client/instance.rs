@@ -340,7 +340,9 @@ impl Instance {
         let operation = core.session.ask(ask, face, now);
         if !core.session.has_effects() {
             // Somebody is about to write to the connection already.
-            self.publish(&core);
+            if core.session.take_hastened() {
+                self.publish(&core);
+            }
             return Started {
                 face,
                 operation,

@@ -1,6 +1,8 @@
 //! Acquiring: one request over all its attempts, until there is a lock or an error, and nothing
 //! left behind on the server.
 
+use super::choice::Choice;
+use super::hash::HashedKey;
 use super::lock::HeldLock;
 use super::operation::{Age, Kind, Operation, Place, Sent};
 use super::repeat::CancelCopy;
@@ -15,7 +17,7 @@ use crate::protocol::{Key, Millis, Request, Tag, Token, Wait};
 const GRACE: Micros = SECOND;
 
 pub(super) struct Acquire {
-    pub(super) key: Key,
+    pub(super) key: HashedKey,
     pub(super) lease: Millis,
     pub(super) wait: Wait,
     pub(super) keep_alive: bool,
@@ -27,6 +29,12 @@ pub(super) struct Acquire {
     deadline: Option<Micros>,
     /// The number of the latest copy.
     sent: Option<u32>,
+    /// What is there only where not everything goes well.
+    pub(super) trouble: Option<Box<Trouble>>,
+}
+
+#[derive(Default)]
+pub(super) struct Trouble {
     /// Tokens of given-up attempts that have been released: none of them is the lock.
     given_back: Vec<Token>,
     /// Granted, but too long ago to be handed out before the lease is confirmed.
@@ -48,9 +56,17 @@ impl Acquire {
         self.attempt.max(after)
     }
 
+    pub(super) fn trouble_mut(&mut self) -> &mut Trouble {
+        self.trouble.get_or_insert_default()
+    }
+
+    fn confirming(&self) -> Option<Confirming> {
+        self.trouble.as_ref()?.confirming
+    }
+
     pub(super) fn due(&self, place: &Place) -> Option<Micros> {
         let confirmed = self
-            .confirming
+            .confirming()
             .map(|confirming| confirming.since + self.lease.micros());
         let answered = self.deadline.map(|deadline| match place {
             Place::Sent => deadline + GRACE,
@@ -77,8 +93,8 @@ impl Session {
             Wait::For(time) => Some(now + time.micros()),
             Wait::Forever | Wait::No => None,
         };
-        let acquire = Acquire {
-            key,
+        let mut acquire = Acquire {
+            key: self.keys.hashed(key),
             lease,
             wait,
             keep_alive,
@@ -87,13 +103,39 @@ impl Session {
             attempt: 0,
             deadline,
             sent: None,
-            given_back: Vec::new(),
-            confirming: None,
-            tries: Tries::default(),
+            trouble: None,
         };
-        let kind = Kind::Acquire(acquire);
-        let id = self.insert_operation(Operation::new(kind, Some(face)));
-        self.route(id, now);
+        let Choice::Now(index) = self.choose_for(&acquire.key) else {
+            let id = self.insert_operation(Operation::new(Kind::Acquire(acquire), Some(face)));
+            self.route(id, now);
+            return id;
+        };
+        // Nearly always it goes at once, with the whole wait.
+        let tag = Tag::first(tag);
+        let request = Request::Acquire {
+            key: acquire.key.as_ref(),
+            lease,
+            wait,
+            tag: Some(tag),
+        };
+        let connection = &mut self.connections[index];
+        request.encode(&mut connection.outgoing);
+        acquire.sent = Some(tag.attempt);
+        let urgent = wait == Wait::No;
+        let sent = connection.add_copy(index, tag, urgent, now);
+        let due = acquire.due(&Place::Sent);
+        let mut operation = Operation::new(Kind::Acquire(acquire), Some(face));
+        operation.place = Place::Sent;
+        operation.current = Some(sent);
+        let id = self.insert_operation(operation);
+        self.tags.insert(tag.number, id);
+        if due.is_some() {
+            self.operation_deadlines.set(id.0.index, due);
+        }
+        if urgent {
+            self.hasten_connection(index, now);
+        }
+        self.note_write(index);
         id
     }
 
@@ -145,7 +187,7 @@ impl Session {
             return;
         };
         let budget = acquire.deadline;
-        if let Some(confirming) = acquire.confirming {
+        if let Some(confirming) = acquire.confirming() {
             let lease_over = now >= confirming.since + acquire.lease.micros();
             if lease_over || budget.is_some_and(|deadline| now >= deadline + GRACE) {
                 self.give_up_confirming(id, now);
@@ -170,7 +212,9 @@ impl Session {
         else {
             return;
         };
-        let error = if acquire.sent.is_some() && !acquire.tries.lacks_server(*place) {
+        let tries = acquire.trouble.as_ref().map(|trouble| &trouble.tries);
+        let lacks_server = tries.is_some_and(|tries| tries.lacks_server(*place));
+        let error = if acquire.sent.is_some() && !lacks_server {
             wait_timeout(&acquire.key)
         } else {
             self.connection_failed(id)
@@ -237,9 +281,9 @@ impl Session {
         let Kind::Acquire(acquire) = &operation.kind else {
             return;
         };
-        if let Some(confirming) = acquire.confirming {
+        if let Some(confirming) = acquire.confirming() {
             self.remove_operation(confirming.keep);
-            self.release_token(acquire.key.clone(), confirming.token, None, now);
+            self.release_hashed(acquire.key.clone(), confirming.token, None, now);
         }
         if operation.current.is_none() && operation.older.is_empty() {
             // The fate of every copy is known.
@@ -270,20 +314,22 @@ impl Session {
         let Kind::Acquire(acquire) = &mut operation.kind else {
             return;
         };
-        if let Some(confirming) = acquire.confirming {
+        if let Some(confirming) = acquire.confirming() {
             if confirming.token != token {
                 let key = acquire.key.clone();
-                self.release_token(key, token, None, now);
+                self.release_hashed(key, token, None, now);
             }
             return;
         }
         if age == Age::Older {
-            acquire.given_back.push(token);
+            acquire.trouble_mut().given_back.push(token);
             let key = acquire.key.clone();
-            self.release_token(key, token, None, now);
+            self.release_hashed(key, token, None, now);
             return;
         }
-        if acquire.given_back.contains(&token) {
+        if let Some(trouble) = &acquire.trouble
+            && trouble.given_back.contains(&token)
+        {
             return self.acquire_anew(id, now);
         }
         // Rule 4.8: the lease cannot have begun before the server had read what it answered last.
@@ -300,7 +346,7 @@ impl Session {
             ..
         }) = self.operations.get_mut(id)
         {
-            acquire.confirming = Some(Confirming {
+            acquire.trouble_mut().confirming = Some(Confirming {
                 token,
                 since: now,
                 keep,
@@ -324,11 +370,11 @@ impl Session {
         else {
             return Confirmed::Over;
         };
-        let Some(confirming) = acquire.confirming else {
+        let Some(confirming) = acquire.confirming() else {
             return Confirmed::Over;
         };
         if !ok {
-            acquire.confirming = None;
+            acquire.trouble_mut().confirming = None;
             self.acquire_anew(id, now);
             return Confirmed::Over;
         }
@@ -350,16 +396,17 @@ impl Session {
         else {
             return;
         };
-        let Some(confirming) = acquire.confirming.take() else {
+        let trouble = acquire.trouble_mut();
+        let Some(confirming) = trouble.confirming.take() else {
             return;
         };
-        acquire.given_back.push(confirming.token);
+        trouble.given_back.push(confirming.token);
         let key = acquire.key.clone();
         let over = acquire
             .deadline
             .is_some_and(|deadline| now + MILLISECOND > deadline);
         self.remove_operation(confirming.keep);
-        self.release_token(key, confirming.token, None, now);
+        self.release_hashed(key, confirming.token, None, now);
         self.renew_tag(id, now);
         if over {
             return self.end_by_budget(id, now);
@@ -412,7 +459,7 @@ impl Session {
         };
         let late = self.settings.mutation.is(Mutation::TellLossesLate);
         let held = HeldLock::granted(acquire, token, counted_from, now, late);
-        let (face, key, confirming) = (*face, acquire.key.clone(), acquire.confirming);
+        let (face, key, confirming) = (*face, acquire.key.key.clone(), acquire.confirming());
         self.discard_operation(id);
         if let Some(confirming) = confirming {
             self.remove_operation(confirming.keep);

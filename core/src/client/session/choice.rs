@@ -1,13 +1,12 @@
 //! Which connection a request takes, and what happens to those that wait when one comes up or is lost.
 
-use super::connection::State;
-use super::hash::Seeded;
+use super::connection::{Connection, State};
+use super::hash::HashedKey;
 use super::moved::Reach;
-use super::operation::{Kind, Operation, Place};
+use super::operation::{Kind, Place};
 use super::slab::OperationId;
 use super::{Effect, Micros, Session};
-use crate::protocol::{Key, Role};
-use std::collections::HashMap;
+use crate::protocol::Role;
 
 /// Where a request goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,75 +18,95 @@ pub(super) enum Choice {
     Nowhere,
 }
 
-/// If this is a release or cancel that had been sent: it is over.
-pub(super) fn leave_busy_key(
-    busy_keys: &mut HashMap<Key, (u32, u32), Seeded>,
-    operation: &Operation,
-) {
-    let (Kind::Release(repeat, _) | Kind::Cancel(repeat, _)) = &operation.kind else {
-        return;
-    };
-    if repeat.copies == 0 {
-        return;
-    }
-    // Nearly always it is the only one.
-    if let Some((key, (connection, count))) = busy_keys.remove_entry(repeat.key.spelling())
-        && count > 1
-    {
-        busy_keys.insert(key, (connection, count - 1));
-    }
+/// The connections that requests take in turn. Worked out anew after what it depends on has changed: which connections are up, whose they
+/// are, what their nodes call themselves, and who is active.
+#[derive(Default)]
+pub(super) struct Rotation {
+    pub(super) known: bool,
+    indices: Vec<usize>,
+    /// There is none, but this one leads to the active node and is coming up.
+    toward: Option<usize>,
 }
 
 impl Session {
     /// Rule 4.2, and 4.4 once the active node is known. A connection to `avoid` only if there is no other.
     pub(super) fn choose(&mut self, avoid: Option<usize>) -> Choice {
-        if let Some(active) = self.active.take() {
-            let leads = |session: &Session, index: usize| {
-                session.connections[index].leads_to(&active.address)
+        self.refresh_rotation();
+        let indices = &self.rotation.indices;
+        let others = || indices.iter().filter(|index| avoid != Some(**index));
+        match others()
+            .find(|index| **index > self.turn)
+            .or_else(|| others().next())
+        {
+            Some(index) => {
+                self.turn = *index;
+                Choice::Now(*index)
+            }
+            None => match (indices.first(), self.rotation.toward) {
+                (Some(avoided), _) => Choice::Now(*avoided),
+                (None, Some(index)) => Choice::Toward(index),
+                (None, None) => Choice::Nowhere,
+            },
+        }
+    }
+
+    /// The same for a request on this key.
+    pub(super) fn choose_for(&mut self, key: &HashedKey) -> Choice {
+        match self.busy_connection(key) {
+            Some(index) => Choice::Now(index),
+            None => self.choose(None),
+        }
+    }
+
+    pub(super) fn refresh_rotation(&mut self) {
+        if self.rotation.known {
+            debug_assert!(self.rotation.indices == self.fitting_connections().0);
+            return;
+        }
+        let (indices, toward) = self.fitting_connections();
+        self.rotation = Rotation {
+            known: true,
+            indices,
+            toward,
+        };
+        for index in 0..self.connections.len() {
+            self.connections[index].leads_to_active = match &self.active {
+                Some(active) => self.connections[index].leads_to(&active.address),
+                None => self.connections[index].role == Some(Role::Active),
             };
-            let up = self.next_turn(avoid, leads);
+        }
+    }
+
+    /// Those that requests may take in turn. If there is none, perhaps one that leads to the active node and is coming up.
+    fn fitting_connections(&self) -> (Vec<usize>, Option<usize>) {
+        let all = || self.connections.iter().enumerate();
+        let up = |fits: &dyn Fn(&Connection) -> bool| -> Vec<usize> {
+            let fitting = all().filter(|(_, connection)| connection.is_up() && fits(connection));
+            fitting.map(|(index, _)| index).collect()
+        };
+        if let Some(active) = &self.active {
+            let there = up(&|connection| connection.leads_to(&active.address));
             let coming = || {
-                (0..self.connections.len())
-                    .find(|index| self.connections[*index].is_coming() && leads(self, *index))
+                all().find(|(_, connection)| {
+                    connection.is_coming() && connection.leads_to(&active.address)
+                })
             };
-            let choice = up.map(Choice::Now).or_else(|| coming().map(Choice::Toward));
-            self.active = Some(active);
-            if let Some(choice) = choice {
-                return choice;
+            if !there.is_empty() {
+                return (there, None);
+            }
+            if let Some((index, _)) = coming() {
+                return (there, Some(index));
             }
         }
         // Where nobody was named, those that have called themselves active in their hello come first.
-        let says_active =
-            |session: &Session, index: usize| session.connections[index].role == Some(Role::Active);
         let own_is_up = self.own_is_up();
-        let usable = |session: &Session, index: usize| session.connections[index].own || !own_is_up;
-        self.next_turn(avoid, |session, index| {
-            usable(session, index) && says_active(session, index)
-        })
-        .or_else(|| self.next_turn(avoid, usable))
-        .map_or(Choice::Nowhere, Choice::Now)
-    }
-
-    /// The next connection in turn that is up and fits.
-    fn next_turn(
-        &mut self,
-        avoid: Option<usize>,
-        fits: impl Fn(&Session, usize) -> bool,
-    ) -> Option<usize> {
-        let count = self.connections.len();
-        let mut last_resort = None;
-        for offset in 1..=count {
-            let index = (self.turn + offset) % count;
-            if self.connections[index].is_up() && fits(self, index) {
-                if avoid == Some(index) {
-                    last_resort = Some(index);
-                    continue;
-                }
-                self.turn = index;
-                return Some(index);
-            }
+        let usable = |connection: &Connection| connection.own || !own_is_up;
+        let active = up(&|connection| usable(connection) && connection.role == Some(Role::Active));
+        if active.is_empty() {
+            (up(&usable), None)
+        } else {
+            (active, None)
         }
-        last_resort
     }
 
     pub(super) fn own_is_up(&self) -> bool {
@@ -97,20 +116,12 @@ impl Session {
     }
 
     /// Rule 4.3: the connection of a release or cancel of this key that is under way.
-    pub(super) fn busy_connection(&self, operation: &Operation) -> Option<usize> {
+    pub(super) fn busy_connection(&self, key: &HashedKey) -> Option<usize> {
         if self.busy_keys.is_empty() {
             return None;
         }
-        let (index, _) = self.busy_keys.get(operation.key()?)?;
-        let index = *index as usize;
+        let index = self.busy_keys.connection(key, &self.operations)?;
         self.connections[index].is_up().then_some(index)
-    }
-
-    /// A release or cancel of this key is on its way over this connection.
-    pub(super) fn enter_busy_key(&mut self, key: Key, index: usize, first: bool) {
-        let (connection, count) = self.busy_keys.entry(key).or_default();
-        *connection = index as u32;
-        *count += u32::from(first);
     }
 
     /// Puts an operation to those that wait for a connection.
@@ -164,10 +175,10 @@ impl Session {
 
     /// Sends what an operation has to say, wherever that has to go now.
     pub(super) fn go(&mut self, id: OperationId, now: Micros) {
-        let Some(operation) = self.operations.get_mut(id) else {
+        let Some(operation) = self.operations.get(id) else {
             return;
         };
-        if operation.tries_mut().is_some() {
+        if operation.is_try() {
             self.route(id, now);
         } else {
             self.send_repeat(id, now);

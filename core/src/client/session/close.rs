@@ -47,6 +47,7 @@ impl Session {
             until: now + LAST_WORDS,
             faces: vec![face],
         };
+        self.life_hastened = true;
         for id in self.operations.ids() {
             self.close_operation(id, now);
         }

@@ -1,6 +1,7 @@
 //! One connection: whether it is up, what it has sent and heard, and when it is given up.
 
 use super::super::address::Address;
+use super::operation::Sent;
 use super::slab::OperationId;
 use super::{ConnectionId, Failure, Micros, SECOND, Session};
 use crate::protocol::{Hello, NameRef, Request, Role, SecretRef, Tag};
@@ -58,6 +59,8 @@ pub(super) struct Connection {
     /// The address by which the node calls itself.
     pub(super) node: Option<Address>,
     pub(super) role: Option<Role>,
+    /// Whether the node there is the active one; see `Rotation`.
+    pub(super) leads_to_active: bool,
     pub(super) outgoing: Vec<u8>,
     /// It has been told that there is something to be written, and nobody has come for it yet.
     pub(super) write_told: bool,
@@ -99,6 +102,7 @@ impl Connection {
             unavailable: None,
             node: None,
             role: None,
+            leads_to_active: false,
             outgoing: Vec::new(),
             write_told: false,
             incoming: Vec::new(),
@@ -147,7 +151,18 @@ impl Connection {
         self.sequence
     }
 
-    pub(super) fn add_under_way(&mut self, urgent: bool, now: Micros) {
+    /// Counts a copy of a request that is sent now.
+    pub(super) fn add_copy(&mut self, index: usize, tag: Tag, urgent: bool, now: Micros) -> Sent {
+        self.add_under_way(urgent, now);
+        Sent {
+            tag,
+            connection: Some(index),
+            sequence: self.count_sent(now),
+            at: now,
+        }
+    }
+
+    fn add_under_way(&mut self, urgent: bool, now: Micros) {
         self.under_way += 1;
         if urgent {
             if self.urgent == 0 {
@@ -234,6 +249,7 @@ impl Session {
 
     pub(super) fn begin_try(&mut self, index: usize, now: Micros) {
         let connection = &mut self.connections[index];
+        self.rotation.known = false;
         connection.epoch += 1;
         connection.state = State::Trying;
         connection.try_began = now;
@@ -276,6 +292,7 @@ impl Session {
     pub(super) fn come_up(&mut self, index: usize, now: Micros) {
         let connection = &mut self.connections[index];
         connection.state = State::Up;
+        self.rotation.known = false;
         connection.up_since = now;
         connection.last_heard = now;
         connection.end_try();
@@ -384,6 +401,7 @@ impl Session {
         let connection = self.connection_id(index);
         self.effects
             .push_back(super::Effect::Close { connection, reset });
+        self.rotation.known = false;
         let connection = &mut self.connections[index];
         connection.epoch += 1;
         connection.outgoing = Vec::new();

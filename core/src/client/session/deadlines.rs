@@ -16,11 +16,16 @@ pub(super) struct Deadlines {
     places: Vec<Place>,
     /// How many places have a deadline.
     set: usize,
+    /// [`next`](Self::next) has become earlier since somebody asked for that.
+    hastened: bool,
 }
+
+/// Instead of a deadline.
+const NEVER: Micros = Micros::MAX;
 
 #[derive(Clone, Copy)]
 struct Place {
-    deadline: Option<Micros>,
+    deadline: Micros,
     /// Where its entry stands in the heap.
     position: u32,
 }
@@ -36,7 +41,13 @@ impl Deadlines {
 
     /// The deadline of a place.
     pub(super) fn get(&self, index: u32) -> Option<Micros> {
-        self.places.get(index as usize)?.deadline
+        let deadline = self.places.get(index as usize)?.deadline;
+        (deadline != NEVER).then_some(deadline)
+    }
+
+    /// Whether [`next`](Self::next) has become earlier since the last time that this was asked.
+    pub(super) fn take_hastened(&mut self) -> bool {
+        std::mem::take(&mut self.hastened)
     }
 
     /// Takes the place with the earliest deadline if that has come. If not, [`next`](Self::next) is exact after this.
@@ -44,18 +55,18 @@ impl Deadlines {
         while let Some((at, index)) = self.heap.first().copied() {
             let place = &mut self.places[index as usize];
             match place.deadline {
-                Some(deadline) if deadline > at => {
+                NEVER => self.remove_first(),
+                deadline if deadline > at => {
                     self.heap[0].0 = deadline;
                     self.sink(0);
                 }
-                Some(deadline) if deadline > now => return None,
-                Some(_) => {
-                    place.deadline = None;
+                deadline if deadline > now => return None,
+                _ => {
+                    place.deadline = NEVER;
                     self.set -= 1;
                     self.remove_first();
                     return Some(index);
                 }
-                None => self.remove_first(),
             }
         }
         None
@@ -63,22 +74,23 @@ impl Deadlines {
 
     /// Gives a place its deadline, or none.
     pub(super) fn set(&mut self, index: u32, at: Option<Micros>) {
+        let Some(at) = at else {
+            return self.clear(index);
+        };
         if self.places.len() <= index as usize {
-            if at.is_none() {
-                return;
-            }
             let nothing = Place {
-                deadline: None,
+                deadline: NEVER,
                 position: NOWHERE,
             };
             self.places.resize(index as usize + 1, nothing);
         }
         let place = &mut self.places[index as usize];
-        let before = std::mem::replace(&mut place.deadline, at);
-        self.set = self.set + usize::from(at.is_some()) - usize::from(before.is_some());
-        let Some(at) = at else {
-            return;
-        };
+        let before = std::mem::replace(&mut place.deadline, at.min(NEVER - 1));
+        if before == NEVER {
+            self.set += 1;
+            // What stands at the top counts again.
+            self.hastened |= self.set == 1;
+        }
         let position = place.position as usize;
         if place.position == NOWHERE {
             self.heap.push((at, index));
@@ -86,6 +98,16 @@ impl Deadlines {
         } else if at < self.heap[position].0 {
             self.heap[position].0 = at;
             self.rise(position);
+        }
+    }
+
+    /// Takes the deadline of a place away.
+    pub(super) fn clear(&mut self, index: u32) {
+        if let Some(place) = self.places.get_mut(index as usize)
+            && place.deadline != NEVER
+        {
+            place.deadline = NEVER;
+            self.set -= 1;
         }
     }
 
@@ -107,6 +129,7 @@ impl Deadlines {
             self.put(position, self.heap[parent]);
             position = parent;
         }
+        self.hastened |= position == 0;
         self.put(position, moving);
     }
 
@@ -144,6 +167,8 @@ mod tests {
         let mut deadlines = Deadlines::default();
         let mut model: BTreeMap<u32, Micros> = BTreeMap::new();
         let mut chance = 7_u64;
+        // What somebody knows who asks again only when it has become earlier.
+        let mut known = None;
         for _ in 0..200_000 {
             chance = chance
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -155,6 +180,7 @@ mod tests {
                 model.remove(&index);
             } else if chance >> 62 == 1 {
                 let first = model.values().min().copied();
+                known = deadlines.next();
                 // It may ask to be looked at too early, never too late, and never if there is nothing.
                 assert_eq!(deadlines.next().is_some(), first.is_some());
                 assert!(deadlines.next() <= first);
@@ -170,6 +196,11 @@ mod tests {
                 model.insert(index, at);
             }
             assert_eq!(deadlines.get(index), model.get(&index).copied());
+            let never = Micros::MAX;
+            if deadlines.take_hastened() {
+                known = deadlines.next();
+            }
+            assert!(known.unwrap_or(never) <= deadlines.next().unwrap_or(never));
         }
     }
 

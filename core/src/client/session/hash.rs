@@ -1,7 +1,9 @@
 //! How the maps of a session find their places: quickly, without chance and the same in every run with the same seed.
 //! None of them is ever gone through in the order of its places.
 
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use crate::protocol::Key;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Deref;
 
 /// For maps of tags, which this client has given out itself in a row: nobody can choose them to collide.
 pub(super) type Quick = BuildHasherDefault<QuickHasher>;
@@ -26,7 +28,22 @@ impl Hasher for QuickHasher {
     }
 }
 
-/// For maps of keys, which may be texts of people who want them to collide: where they go depends on the client's seed,
+/// A key and where it stands in tables of keys: worked out once for an acquire and all that follows from it.
+#[derive(Clone)]
+pub(super) struct HashedKey {
+    pub(super) key: Key,
+    pub(super) hash: u32,
+}
+
+impl Deref for HashedKey {
+    type Target = Key;
+
+    fn deref(&self) -> &Key {
+        &self.key
+    }
+}
+
+/// For tables of keys, which may be texts of people who want them to collide: where they go depends on the client's seed,
 /// which nobody else knows.
 #[derive(Clone, Copy)]
 pub(super) struct Seeded {
@@ -46,49 +63,26 @@ impl Seeded {
     }
 }
 
-impl BuildHasher for Seeded {
-    type Hasher = SeededHasher;
-
-    fn build_hasher(&self) -> SeededHasher {
-        SeededHasher {
-            state: self.start,
-            factor: self.factor,
-        }
+impl Seeded {
+    pub(super) fn hashed(self, key: Key) -> HashedKey {
+        let hash = self.hash(key.spelling());
+        HashedKey { key, hash }
     }
-}
 
-pub(super) struct SeededHasher {
-    state: u64,
-    factor: u64,
-}
-
-impl SeededHasher {
-    fn add(&mut self, word: u64) {
-        self.state = folded(self.state ^ word, self.factor);
-    }
-}
-
-impl Hasher for SeededHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
-        }
+    pub(super) fn hash(self, spelling: &[u8]) -> u32 {
+        let add = |state, word| folded(state ^ word, self.factor);
+        let (words, rest) = spelling.as_chunks();
+        let state = words.iter().fold(self.start, |state, word| {
+            add(state, u64::from_le_bytes(*word))
+        });
         // The last eight bytes overlap those before; the length is added besides.
-        self.add(match bytes.last_chunk() {
+        let last = match spelling.last_chunk() {
             Some(last) => u64::from_le_bytes(*last),
             None => rest
                 .iter()
                 .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-        });
-    }
-
-    fn write_usize(&mut self, word: usize) {
-        self.add(word as u64);
-    }
-
-    fn finish(&self) -> u64 {
-        self.state
+        };
+        add(add(state, last), spelling.len() as u64) as u32
     }
 }
 
@@ -104,11 +98,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn hashes(seed: u64, keys: &[Vec<u8>]) -> BTreeSet<u64> {
+    fn hashes(seed: u64, keys: &[Vec<u8>]) -> BTreeSet<u32> {
         let seeded = Seeded::new(seed);
-        keys.iter()
-            .map(|key| seeded.hash_one(key.as_slice()))
-            .collect()
+        keys.iter().map(|key| seeded.hash(key)).collect()
     }
 
     /// Goal: who chooses keys cannot choose them to collide. Method: the keys of all choices of one of two parts, of which
@@ -123,9 +115,12 @@ mod tests {
             })
             .collect();
         for seed in [0, 1, u64::MAX, 0xDEAD_BEEF] {
-            assert_eq!(hashes(seed, &keys).len(), keys.len(), "seed {seed}");
+            // Of 32 bits a few may be the same by chance.
+            let different = hashes(seed, &keys).len();
+            assert!(different + 8 >= keys.len(), "seed {seed}: {different}");
         }
-        assert!(hashes(1, &keys).is_disjoint(&hashes(2, &keys)));
+        let (first, second) = (hashes(1, &keys), hashes(2, &keys));
+        assert!(first.intersection(&second).count() < 8);
         assert_eq!(hashes(1, &keys), hashes(1, &keys), "the same in every run");
     }
 }

@@ -2,6 +2,7 @@
 //! before it is handed out.
 
 use super::acquire::Confirmed;
+use super::hash::HashedKey;
 use super::operation::{Kind, Sent};
 use super::repeat::{AGAIN_EVERY, AGAIN_FOR};
 use super::slab::{LockId, OperationId};
@@ -56,6 +57,7 @@ impl Session {
             lease,
             owner: Owner::Operator,
         };
+        let key = self.keys.hashed(key);
         self.start_keep(key, keep, AGAIN_EVERY, now + AGAIN_FOR, Some(face), now)
     }
 
@@ -63,7 +65,7 @@ impl Session {
     pub(super) fn confirm_grant(
         &mut self,
         acquire: OperationId,
-        key: Key,
+        key: HashedKey,
         token: Token,
         lease: Millis,
         now: Micros,

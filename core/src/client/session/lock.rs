@@ -1,15 +1,16 @@
 //! Held locks: how much time is left, when they are renewed, and when they are lost.
 
 use super::acquire::Acquire;
+use super::hash::HashedKey;
 use super::recent::REMEMBERED_FOR;
 use super::repeat::Release;
 use super::slab::{LockId, OperationId};
 use super::{Effect, FaceId, MILLISECOND, Micros, Outcome, Session};
 use crate::error::{Error, LostReason};
-use crate::protocol::{Key, Millis, Tag, Token};
+use crate::protocol::{Millis, Tag, Token};
 
 pub(super) struct HeldLock {
-    pub(super) key: Key,
+    pub(super) key: HashedKey,
     pub(super) token: Token,
     /// The request that it was granted to, with an attempt above all of its copies, and when that was.
     request: Tag,
@@ -311,7 +312,7 @@ impl Session {
             once_more: false,
             fresh: (now.saturating_sub(held.granted_at) < REMEMBERED_FOR).then_some(held.request),
         };
-        self.schedule_lock(lock);
+        self.lock_deadlines.clear(lock.0.index);
         for keep in keeps {
             let error = Error::argument("the lock was released while it was being kept");
             self.fail_operation(keep, error);
@@ -336,7 +337,7 @@ impl Session {
             && !self.life.is_over()
         {
             let (key, token) = (held.key.clone(), held.token);
-            self.release_token(key, token, None, now);
+            self.release_hashed(key, token, None, now);
         }
     }
 
@@ -410,7 +411,7 @@ impl Session {
         let Some(held) = self.remove_lock(lock) else {
             return;
         };
-        self.lock_deadlines.set(lock.0.index, None);
+        self.lock_deadlines.clear(lock.0.index);
         for keep in held.keeps {
             self.fail_operation(keep, Error::cancelled());
         }

@@ -13,6 +13,7 @@
 //! the rules of section 4 of the behaviour.
 
 mod acquire;
+mod busy_keys;
 mod choice;
 mod close;
 mod connection;
@@ -46,6 +47,8 @@ use super::view::{KeyState, LockPage, Status, Waiters};
 use crate::error::{Error, LostReason};
 use crate::mutation::Mutation;
 use crate::protocol::{ClientId, Key, Millis, Token, Wait};
+use busy_keys::BusyKeys;
+use choice::Rotation;
 use connection::Connection;
 use deadlines::Deadlines;
 use hash::Seeded;
@@ -54,7 +57,7 @@ use lock::HeldLock;
 use moved::Active;
 use operation::Operation;
 use recent::Recent;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use tags::Tags;
 
 /// Microseconds of a clock that runs while the machine sleeps.
@@ -198,6 +201,7 @@ pub(crate) struct Session {
     connection_deadlines: Deadlines,
     /// Where the round-robin goes on.
     turn: usize,
+    rotation: Rotation,
     active: Option<Active>,
     /// Addresses of nodes that a hello has named.
     peers: Vec<Address>,
@@ -208,8 +212,10 @@ pub(crate) struct Session {
     last_tag: u64,
     /// Operations that wait for a connection, in the order in which they began to.
     waiting: VecDeque<OperationId>,
-    /// Keys with a release or cancel under way: the connection, and how many.
-    busy_keys: HashMap<Key, (u32, u32), Seeded>,
+    /// Hashes keys.
+    keys: Seeded,
+    /// Keys with a release or cancel under way.
+    busy_keys: BusyKeys,
     locks: Slab<LockId, HeldLock>,
     in_hand: InHand,
     lock_deadlines: Deadlines,
@@ -218,6 +224,8 @@ pub(crate) struct Session {
     seen: Option<Token>,
     effects: VecDeque<Effect>,
     life: Life,
+    /// The end of a client that closes has been set.
+    life_hastened: bool,
     chance: u64,
 }
 
@@ -232,11 +240,13 @@ impl Session {
         let mut session = Session {
             registered: connections.len(),
             chance: settings.seed,
-            busy_keys: HashMap::with_hasher(Seeded::new(settings.seed)),
+            keys: Seeded::new(settings.seed),
+            busy_keys: BusyKeys::default(),
             settings,
             connections,
             connection_deadlines: Deadlines::default(),
             turn: 0,
+            rotation: Rotation::default(),
             active: None,
             peers: Vec::new(),
             operations: Slab::new(),
@@ -251,6 +261,7 @@ impl Session {
             seen: None,
             effects: VecDeque::new(),
             life: Life::Open,
+            life_hastened: false,
         };
         for index in 0..session.registered {
             session.begin_try(index, now);
@@ -317,6 +328,14 @@ impl Session {
             .min(self.connection_deadlines.next().unwrap_or(never))
             .min(self.life.deadline().unwrap_or(never));
         (next != never).then_some(next)
+    }
+
+    /// Whether `next_deadline` may have become earlier since the last time that this was asked.
+    pub(crate) fn take_hastened(&mut self) -> bool {
+        let operations = self.operation_deadlines.take_hastened();
+        let locks = self.lock_deadlines.take_hastened();
+        let connections = self.connection_deadlines.take_hastened();
+        operations | locks | connections | std::mem::take(&mut self.life_hastened)
     }
 
     /// Does what the time demands.

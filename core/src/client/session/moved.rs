@@ -42,12 +42,9 @@ fn pause(nth: u32) -> Micros {
 
 impl Session {
     /// Whether the node at the end of this connection is the active one, as far as the client knows.
-    pub(super) fn is_active(&self, index: usize) -> bool {
-        let connection = &self.connections[index];
-        match &self.active {
-            Some(active) => connection.leads_to(&active.address),
-            None => connection.role == Some(Role::Active),
-        }
+    pub(super) fn is_active(&mut self, index: usize) -> bool {
+        self.refresh_rotation();
+        self.connections[index].leads_to_active
     }
 
     /// Notes that a node names the active one, and sees to it that there is a connection.
@@ -69,6 +66,7 @@ impl Session {
             }
         }
         self.active = Some(Active { address, named });
+        self.rotation.known = false;
         reach
     }
 
@@ -111,12 +109,14 @@ impl Session {
             // News of tries in the same place before are still on their way.
             additional.epoch = self.connections[index].epoch;
             self.connections[index] = additional;
+            self.rotation.known = false;
             return Some(index);
         }
         if self.connections.len() >= self.registered + ADDITIONAL_MAX {
             return None;
         }
         self.connections.push(additional);
+        self.rotation.known = false;
         Some(self.connections.len() - 1)
     }
 
@@ -155,6 +155,7 @@ impl Session {
         });
         if !reached {
             self.active = None;
+            self.rotation.known = false;
         }
     }
 
@@ -170,6 +171,8 @@ impl Session {
         let sender = &mut self.connections[from];
         // It is not active, wherever the client may follow and whatever its hello said.
         sender.role = sender.role.filter(|role| *role != Role::Active);
+        self.rotation.known = false;
+        let sender = &self.connections[from];
         let sender = sender.address.clone();
         let Some(operation) = self.operations.get_mut(id) else {
             return;
@@ -178,7 +181,7 @@ impl Session {
             operation.moves += 1;
         }
         let moves = operation.moves;
-        let tries = operation.tries_mut().is_some();
+        let tries = operation.is_try();
         if moves > MOVES_MAX {
             if tries {
                 let text = format!("moved {moves} times in a row, at last to {address}");

@@ -1,11 +1,12 @@
 //! An operation under way: where it is, and which copies of its request have been sent.
 
-use super::choice::leave_busy_key;
 use super::connection::Connection;
+use super::hash::HashedKey;
 use super::keep::Keep;
 use super::query::Query;
 use super::repeat::Repeat;
 use super::slab::OperationId;
+use super::tags::Tags;
 use super::tries::Tries;
 use super::{FaceId, Micros, Session};
 use crate::protocol::{Key, Operation as Letter, Tag, Wait};
@@ -87,6 +88,13 @@ impl Operation {
     /// The key that its requests are about.
     pub(super) fn key(&self) -> Option<&Key> {
         match &self.kind {
+            Kind::Query(query) => query.key().map(|key| &**key),
+            _ => self.hashed_key().map(|key| &**key),
+        }
+    }
+
+    pub(super) fn hashed_key(&self) -> Option<&HashedKey> {
+        match &self.kind {
             Kind::Acquire(acquire) => Some(&acquire.key),
             Kind::Query(query) => query.key(),
             Kind::Release(repeat, _) | Kind::Cancel(repeat, _) | Kind::Keep(repeat, _) => {
@@ -103,9 +111,26 @@ impl Operation {
         }
     }
 
+    /// Whether it needs one answer, and is tried until it has that.
+    pub(super) fn is_try(&self) -> bool {
+        match &self.kind {
+            Kind::Acquire(_) | Kind::Query(_) => true,
+            Kind::Release(..) | Kind::Cancel(..) | Kind::Keep(..) => false,
+        }
+    }
+
+    /// How its tries have gone, if there is anything to be said of that.
+    pub(super) fn known_tries(&mut self) -> Option<&mut Tries> {
+        match &mut self.kind {
+            Kind::Acquire(acquire) => acquire.trouble.as_mut().map(|trouble| &mut trouble.tries),
+            Kind::Query(query) => Some(&mut query.tries),
+            Kind::Release(..) | Kind::Cancel(..) | Kind::Keep(..) => None,
+        }
+    }
+
     pub(super) fn tries_mut(&mut self) -> Option<&mut Tries> {
         match &mut self.kind {
-            Kind::Acquire(acquire) => Some(&mut acquire.tries),
+            Kind::Acquire(acquire) => Some(&mut acquire.trouble_mut().tries),
             Kind::Query(query) => Some(&mut query.tries),
             Kind::Release(..) | Kind::Cancel(..) | Kind::Keep(..) => None,
         }
@@ -123,6 +148,11 @@ impl Operation {
     /// Takes out the copy that an answer with this tag on this connection is about.
     pub(super) fn take_copy(&mut self, tag: Tag, connection: usize) -> Option<(Sent, Age)> {
         let fits = |sent: &Sent| sent.tag == tag && sent.connection == Some(connection);
+        if self.older.is_empty() {
+            let sent = self.current.filter(fits)?;
+            self.current = None;
+            return Some((sent, Age::Current));
+        }
         // Copies with one tag on one connection are answered in the order in which they were sent.
         let first = self.older.iter().position(fits);
         if let Some(sent) = self.current.filter(fits) {
@@ -136,6 +166,27 @@ impl Operation {
             return Some((sent, Age::Current));
         }
         Some((self.older.remove(first?), Age::Older))
+    }
+
+    /// The same, and the copy is no longer under way.
+    pub(super) fn settle_copy(
+        &mut self,
+        tag: Tag,
+        index: usize,
+        connections: &mut [Connection],
+        tags: &mut Tags,
+    ) -> Option<(Sent, Age)> {
+        let taken = self.take_copy(tag, index)?;
+        connections[index].take_under_way(self.is_urgent());
+        let keeps_tag = match &self.kind {
+            Kind::Acquire(acquire) => acquire.tag == tag.number,
+            Kind::Cancel(..) => true,
+            Kind::Query(_) | Kind::Release(..) | Kind::Keep(..) => false,
+        };
+        if !keeps_tag {
+            tags.remove(tag.number);
+        }
+        Some(taken)
     }
 
     /// The current copy becomes an older one.
@@ -174,7 +225,7 @@ impl Session {
         let Some(operation) = self.operations.get(id) else {
             return;
         };
-        self.operation_deadlines.set(id.0.index, None);
+        self.operation_deadlines.clear(id.0.index);
         // An operation whose answer has come has no copies.
         if operation.current.is_some() || !operation.older.is_empty() {
             let urgent = operation.is_urgent();
@@ -185,15 +236,19 @@ impl Session {
                 self.tags.remove_of(sent.tag.number, id);
             }
         }
-        let lasting = match &operation.kind {
-            Kind::Acquire(acquire) => Some(acquire.tag),
-            Kind::Cancel(_, cancel) => Some(cancel.tag),
-            Kind::Query(_) | Kind::Release(..) | Kind::Keep(..) => None,
-        };
-        if let Some(tag) = lasting {
-            self.tags.remove_of(tag, id);
+        match &operation.kind {
+            Kind::Acquire(acquire) => self.tags.remove_of(acquire.tag, id),
+            Kind::Release(repeat, _) if repeat.copies > 0 => {
+                self.busy_keys.leave(id, &mut self.operations);
+            }
+            Kind::Cancel(repeat, cancel) => {
+                self.tags.remove_of(cancel.tag, id);
+                if repeat.copies > 0 {
+                    self.busy_keys.leave(id, &mut self.operations);
+                }
+            }
+            Kind::Release(..) | Kind::Query(_) | Kind::Keep(..) => {}
         }
-        leave_busy_key(&mut self.busy_keys, operation);
     }
 
     /// Notes that a copy of this operation's request with this tag is on the connection.
@@ -206,42 +261,15 @@ impl Session {
     ) -> Option<()> {
         let operation = self.operations.get_mut(id)?;
         let urgent = operation.is_urgent();
-        let connection: &mut Connection = &mut self.connections[index];
-        let sequence = connection.count_sent(now);
-        connection.add_under_way(urgent, now);
         operation.supersede();
         operation.place = Place::Sent;
-        operation.current = Some(Sent {
-            tag,
-            connection: Some(index),
-            sequence,
-            at: now,
-        });
+        operation.current = Some(self.connections[index].add_copy(index, tag, urgent, now));
         self.tags.insert(tag.number, id);
         if urgent {
             self.hasten_connection(index, now);
         }
         self.note_write(index);
         Some(())
-    }
-
-    /// An answer to a copy has come: it is no longer under way.
-    pub(super) fn settle_copy(&mut self, id: OperationId, sent: Sent) {
-        let Some(operation) = self.operations.get(id) else {
-            return;
-        };
-        let urgent = operation.is_urgent();
-        let keeps_tag = match &operation.kind {
-            Kind::Acquire(acquire) => acquire.tag == sent.tag.number,
-            Kind::Cancel(..) => true,
-            Kind::Query(_) | Kind::Release(..) | Kind::Keep(..) => false,
-        };
-        if let Some(index) = sent.connection {
-            self.connections[index].take_under_way(urgent);
-        }
-        if !keeps_tag {
-            self.tags.remove(sent.tag.number);
-        }
     }
 
     /// Looks up when this operation wants to be looked at again.
@@ -260,7 +288,9 @@ impl Session {
         };
         let own = match &operation.kind {
             Kind::Acquire(acquire) => {
-                let tries = acquire.tries.due(operation.place, &self.settings, now);
+                let tries = acquire.trouble.as_ref();
+                let tries = tries
+                    .and_then(|trouble| trouble.tries.due(operation.place, &self.settings, now));
                 [tries, acquire.due(&operation.place)]
                     .into_iter()
                     .flatten()

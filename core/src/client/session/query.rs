@@ -1,6 +1,7 @@
 //! Questions: who holds, who waits, what is held, how is the node; and waiting for a connection.
 
 use super::super::view::{HeldLock, KeyState, LockPage, Status, Waiter, Waiters};
+use super::hash::HashedKey;
 use super::operation::{Age, Kind, Operation};
 use super::slab::OperationId;
 use super::tries::Tries;
@@ -17,9 +18,9 @@ pub(super) struct Query {
 
 enum What {
     Connected,
-    Inspect(Key),
+    Inspect(HashedKey),
     Waiters {
-        key: Key,
+        key: HashedKey,
         limit: u32,
         rows: Vec<Waiter>,
     },
@@ -33,7 +34,7 @@ enum What {
 }
 
 impl Query {
-    pub(super) fn key(&self) -> Option<&Key> {
+    pub(super) fn key(&self) -> Option<&HashedKey> {
         match &self.what {
             What::Inspect(key) | What::Waiters { key, .. } => Some(key),
             What::Connected | What::Locks { .. } | What::Status => None,
@@ -63,9 +64,9 @@ impl Session {
 
     pub(super) fn query(&mut self, ask: Ask, face: FaceId, now: Micros) -> OperationId {
         let what = match ask {
-            Ask::Inspect { key } => What::Inspect(key),
+            Ask::Inspect { key } => What::Inspect(self.keys.hashed(key)),
             Ask::Waiters { key, limit } => What::Waiters {
-                key,
+                key: self.keys.hashed(key),
                 limit,
                 rows: Vec::new(),
             },
@@ -255,9 +256,10 @@ impl Session {
     /// asked again elsewhere. `counts` as in `note_answer`.
     fn settle_status(&mut self, index: usize, counts: bool) -> Option<OperationId> {
         let (id, tag) = self.connections[index].statuses.pop_front()?;
-        let (sent, age) = self.operations.get_mut(id)?.take_copy(tag, index)?;
+        let operation = self.operations.get_mut(id)?;
+        let (sent, age) =
+            operation.settle_copy(tag, index, &mut self.connections, &mut self.tags)?;
         self.note_answer(index, sent.sequence, sent.at, counts);
-        self.settle_copy(id, sent);
         (age == Age::Current).then_some(id)
     }
 }

@@ -3,9 +3,10 @@
 
 use super::super::address::Address;
 use super::choice::Choice;
+use super::hash::HashedKey;
 use super::repeat::Release;
 use super::{Micros, SECOND, Session};
-use crate::protocol::{Key, Tag, Token};
+use crate::protocol::{Tag, Token};
 use std::collections::VecDeque;
 
 /// What was confirmed longer ago has been copied.
@@ -24,7 +25,7 @@ struct Entry {
     at: Micros,
     connection: u32,
     node: Option<Address>,
-    key: Key,
+    key: HashedKey,
     what: What,
 }
 
@@ -38,7 +39,7 @@ enum What {
 impl Recent {
     pub(super) fn note_release(
         &mut self,
-        key: Key,
+        key: HashedKey,
         token: Token,
         fresh: Option<Tag>,
         connection: u32,
@@ -50,7 +51,7 @@ impl Recent {
 
     pub(super) fn note_cancel(
         &mut self,
-        key: Key,
+        key: HashedKey,
         tag: Tag,
         connection: u32,
         node: Option<Address>,
@@ -59,7 +60,14 @@ impl Recent {
         self.note(key, What::Cancelled(tag), connection, node, now);
     }
 
-    fn note(&mut self, key: Key, what: What, connection: u32, node: Option<Address>, now: Micros) {
+    fn note(
+        &mut self,
+        key: HashedKey,
+        what: What,
+        connection: u32,
+        node: Option<Address>,
+        now: Micros,
+    ) {
         self.forget_before(now);
         if self.confirmed.len() >= REMEMBERED_MAX {
             self.confirmed.pop_front();

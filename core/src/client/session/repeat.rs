@@ -1,7 +1,9 @@
 //! What is said again and again until somebody answers: releases, cancels and renewals. Which copy is
 //! answered does not matter; each says the same.
 
+use super::busy_keys::NOBODY;
 use super::choice::Choice;
+use super::hash::HashedKey;
 use super::keep::{Keep, Owner};
 use super::operation::{Kind, Operation, Place};
 use super::slab::{LockId, OperationId};
@@ -16,7 +18,7 @@ pub(super) const AGAIN_FOR: Micros = 5 * SECOND;
 
 /// When copies are sent, whatever they say.
 pub(super) struct Repeat {
-    pub(super) key: Key,
+    pub(super) key: HashedKey,
     every: Micros,
     next: Micros,
     until: Micros,
@@ -24,7 +26,9 @@ pub(super) struct Repeat {
     pub(super) copies: u32,
     /// How often since its last turn it was sent to a node that is out of reach.
     pub(super) asked_later: u32,
-    last: Option<usize>,
+    pub(super) last: Option<usize>,
+    /// The next in a chain of [`BusyKeys`](super::busy_keys::BusyKeys).
+    pub(super) next_busy: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -54,7 +58,7 @@ pub(super) struct CancelCopy {
 }
 
 impl Repeat {
-    pub(super) fn new(key: Key, every: Micros, until: Micros, now: Micros) -> Repeat {
+    pub(super) fn new(key: HashedKey, every: Micros, until: Micros, now: Micros) -> Repeat {
         Repeat {
             key,
             every,
@@ -63,6 +67,7 @@ impl Repeat {
             copies: 0,
             asked_later: 0,
             last: None,
+            next_busy: NOBODY,
         }
     }
 
@@ -85,6 +90,16 @@ impl Session {
         face: Option<FaceId>,
         now: Micros,
     ) -> OperationId {
+        self.release_hashed(self.keys.hashed(key), token, face, now)
+    }
+
+    pub(super) fn release_hashed(
+        &mut self,
+        key: HashedKey,
+        token: Token,
+        face: Option<FaceId>,
+        now: Micros,
+    ) -> OperationId {
         let release = Release {
             token,
             lock: None,
@@ -96,7 +111,7 @@ impl Session {
 
     pub(super) fn start_release(
         &mut self,
-        key: Key,
+        key: HashedKey,
         release: Release,
         face: Option<FaceId>,
         now: Micros,
@@ -108,7 +123,7 @@ impl Session {
     /// Ends all attempts of an acquire that has no caller any more.
     pub(super) fn cancel_tag(
         &mut self,
-        key: Key,
+        key: HashedKey,
         tag: u64,
         next_attempt: u32,
         first: Option<CancelCopy>,
@@ -123,7 +138,7 @@ impl Session {
         self.start_cancel(key, cancel, first.map(|first| first.connection), now);
     }
 
-    fn start_cancel(&mut self, key: Key, cancel: Cancel, on: Option<usize>, now: Micros) {
+    fn start_cancel(&mut self, key: HashedKey, cancel: Cancel, on: Option<usize>, now: Micros) {
         let tag = cancel.tag;
         let repeat = Repeat::new(key, AGAIN_EVERY, now + AGAIN_FOR, now);
         let id = self.start_repeat(Kind::Cancel(repeat, cancel), None, on, now);
@@ -132,7 +147,7 @@ impl Session {
     }
 
     /// Said once more to a node that may not have the copy.
-    pub(super) fn cancel_once_more(&mut self, key: Key, tag: Tag, now: Micros) {
+    pub(super) fn cancel_once_more(&mut self, key: HashedKey, tag: Tag, now: Micros) {
         if self.tags.get(tag.number).is_some() {
             return;
         }
@@ -153,7 +168,15 @@ impl Session {
         on: Option<usize>,
         now: Micros,
     ) -> OperationId {
-        let id = self.insert_operation(Operation::new(kind, face));
+        let operation = Operation::new(kind, face);
+        let on = match (on, operation.hashed_key()) {
+            (None, Some(key)) => match self.choose_for(key) {
+                Choice::Now(index) => Some(index),
+                Choice::Toward(_) | Choice::Nowhere => None,
+            },
+            (on, _) => on,
+        };
+        let id = self.insert_operation(operation);
         match on {
             Some(index) => self.send_copy(id, index, now),
             None => self.send_repeat(id, now),
@@ -172,8 +195,8 @@ impl Session {
         };
         // A copy that had no answer may have met a dead connection, so the next one takes another.
         let (first, last) = (repeat.copies == 0, repeat.last);
-        let busy = match self.operations.get(id) {
-            Some(operation) if first => self.busy_connection(operation),
+        let busy = match self.operations.get(id).and_then(Operation::hashed_key) {
+            Some(key) if first => self.busy_connection(key),
             Some(_) | None => None,
         };
         let choice = match busy {
@@ -239,11 +262,10 @@ impl Session {
         let first = repeat.copies == 0;
         repeat.copies = repeat.copies.saturating_add(1);
         repeat.last = Some(index);
-        if !is_keep {
-            let key = repeat.key.clone();
-            self.enter_busy_key(key, index, first);
-        }
         self.note_sent(id, tag, index, now);
+        if first && !is_keep {
+            self.busy_keys.enter(id, &mut self.operations);
+        }
     }
 
     pub(super) fn handle_repeat_due(&mut self, id: OperationId, now: Micros) {
@@ -427,7 +449,7 @@ impl Session {
     /// A renewal, for `keep`.
     pub(super) fn start_keep(
         &mut self,
-        key: Key,
+        key: HashedKey,
         keep: Keep,
         every: Micros,
         until: Micros,

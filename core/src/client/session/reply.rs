@@ -103,6 +103,7 @@ impl Session {
         let connection = &mut self.connections[index];
         connection.node = super::super::address::Address::parse(hello.node).ok();
         connection.role = Some(hello.role);
+        self.rotation.known = false;
         let peers = hello.peers.iter().take(16);
         let peers: Vec<_> = peers
             .filter_map(|peer| super::super::address::Address::parse(peer).ok())
@@ -126,7 +127,6 @@ impl Session {
                 self.note_token(token);
                 match self.find(index, Letter::Acquire, key, tag, line)? {
                     Some((id, sent, age)) => {
-                        self.settle_copy(id, sent);
                         self.handle_granted(id, index, sent, age, token, now);
                         self.note_answer(index, sent.sequence, sent.at, true);
                     }
@@ -149,7 +149,6 @@ impl Session {
                 let tag = tag.ok_or_else(|| excerpt(line))?;
                 if let Some((id, sent, _)) = self.find(index, Letter::Keep, key, tag, line)? {
                     self.note_answer(index, sent.sequence, sent.at, true);
-                    self.settle_copy(id, sent);
                     self.handle_kept(id, sent, ok, now);
                 }
             }
@@ -195,7 +194,6 @@ impl Session {
             Reply::Listed { tag, .. } => {
                 if let Some((id, sent, age)) = self.take(index, Letter::List, tag) {
                     self.note_answer(index, sent.sequence, sent.at, true);
-                    self.settle_copy(id, sent);
                     if age == Age::Current {
                         self.handle_listed(id);
                     }
@@ -217,7 +215,6 @@ impl Session {
                         operation.moves = 0;
                     }
                     self.note_answer(index, sent.sequence, sent.at, false);
-                    self.settle_copy(id, sent);
                     if age == Age::Current {
                         self.handle_moved(id, index, address, now);
                     }
@@ -270,14 +267,13 @@ impl Session {
         // Before the counters change: what was answered behind this copy.
         let fresh = self.connections[index].answered > sent.sequence;
         self.note_answer(index, sent.sequence, sent.at, false);
-        self.settle_copy(id, sent);
         if age == Age::Older {
             return Ok(());
         }
         let is_try = self
             .operations
-            .get_mut(id)
-            .is_some_and(|operation| operation.tries_mut().is_some());
+            .get(id)
+            .is_some_and(|operation| operation.is_try());
         let refused = |session: &Session| {
             let operation = session.operations.get(id);
             let key = operation.and_then(|operation| operation.key());
@@ -368,7 +364,7 @@ impl Session {
         (fits && asked).then_some(id)
     }
 
-    /// Takes out the copy that an answer is about.
+    /// Takes out the copy that an answer is about; it is no longer under way.
     fn take(
         &mut self,
         index: usize,
@@ -381,7 +377,8 @@ impl Session {
         if operation.letter() != Some(letter) {
             return None;
         }
-        let (sent, age) = operation.take_copy(tag, index)?;
+        let (sent, age) =
+            operation.settle_copy(tag, index, &mut self.connections, &mut self.tags)?;
         Some((id, sent, age))
     }
 
@@ -404,11 +401,13 @@ impl Session {
         }
         let copy = operation
             .filter(|operation| operation.letter() == Some(letter))
-            .and_then(|operation| operation.take_copy(tag, index));
+            .and_then(|operation| {
+                operation.settle_copy(tag, index, &mut self.connections, &mut self.tags)
+            });
         Ok(copy.map(|(sent, age)| (id, sent, age)))
     }
 
-    /// The same, and the copy is settled.
+    /// The same, and the answer is noted.
     fn settle(
         &mut self,
         index: usize,
@@ -422,7 +421,6 @@ impl Session {
             return Ok(None);
         };
         self.note_answer(index, sent.sequence, sent.at, true);
-        self.settle_copy(id, sent);
         Ok(Some((id, age)))
     }
 

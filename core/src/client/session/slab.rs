@@ -140,6 +140,15 @@ impl<I: Id, T> Slab<I, T> {
         }
     }
 
+    /// What is in a place.
+    pub(super) fn at(&self, index: u32) -> Option<&T> {
+        self.entries.get(index as usize)?.value.as_ref()
+    }
+
+    pub(super) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.entries.get_mut(index as usize)?.value.as_mut()
+    }
+
     /// The name of what is in a place.
     pub(super) fn id_at(&self, index: u32) -> Option<I> {
         let entry = self.entries.get(index as usize)?;

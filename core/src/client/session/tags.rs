@@ -38,6 +38,11 @@ impl Tags {
             let size = self.table.len();
             match self.table.get_mut(place) {
                 Some(entry) if entry.0 == tag => return entry.1 = id,
+                Some(entry) if entry.0 == FREE && self.rest.is_empty() => {
+                    *entry = (tag, id);
+                    self.taken += 1;
+                    return;
+                }
                 Some(_) if !self.rest.is_empty() && self.rest.contains_key(&tag) => {
                     self.rest.insert(tag, id);
                     return;

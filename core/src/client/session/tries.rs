@@ -7,7 +7,7 @@
 use super::super::address::Address;
 use super::choice::Choice;
 use super::connection::{Connection, State};
-use super::operation::{Kind, Place};
+use super::operation::{Kind, Operation, Place};
 use super::slab::OperationId;
 use super::{ConnectionId, Failure, MILLISECOND, Micros, Session, Settings};
 use crate::error::{Error, ErrorKind};
@@ -82,7 +82,11 @@ impl Session {
         let Some(operation) = self.operations.get(id) else {
             return;
         };
-        let choice = match self.busy_connection(operation) {
+        let busy = match operation.hashed_key() {
+            Some(key) => self.busy_connection(key),
+            None => None,
+        };
+        let choice = match busy {
             Some(index) => Choice::Now(index),
             None => self.choose(None),
         };
@@ -106,7 +110,8 @@ impl Session {
 
     fn send_try(&mut self, id: OperationId, index: usize, now: Micros) {
         let to_active = self.is_active(index);
-        if let Some(tries) = self.tries_of(id) {
+        let known = self.operations.get_mut(id).and_then(Operation::known_tries);
+        if let Some(tries) = known {
             tries.waiting_since = None;
             tries.awaits_return = false;
             tries.refused_by = None;
@@ -423,7 +428,10 @@ impl Session {
     pub(super) fn connection_failed(&self, id: OperationId) -> Error {
         let mut since = Micros::MAX;
         let reasons = match self.operations.get(id).map(|operation| &operation.kind) {
-            Some(Kind::Acquire(acquire)) => &acquire.tries.reasons[..],
+            Some(Kind::Acquire(acquire)) => match &acquire.trouble {
+                Some(trouble) => &trouble.tries.reasons[..],
+                None => &[],
+            },
             Some(Kind::Query(query)) => &query.tries.reasons[..],
             Some(Kind::Release(repeat, _) | Kind::Cancel(repeat, _) | Kind::Keep(repeat, _)) => {
                 since = repeat.begun();

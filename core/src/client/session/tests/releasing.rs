@@ -342,7 +342,9 @@ fn a_dropped_lock_is_released_and_forgotten() {
 fn copies_with_one_tag_on_one_connection_are_answered_in_the_order_of_sending() {
     use crate::client::session::operation::{Age, Kind, Operation, Sent};
     use crate::client::session::repeat::{Release, Repeat};
-    let repeat = Repeat::new(Key::encode(b"k").expect("a key"), S, S, S);
+    let key =
+        crate::client::session::hash::Seeded::new(1).hashed(Key::encode(b"k").expect("a key"));
+    let repeat = Repeat::new(key, S, S, S);
     let release = Release {
         token: token(5),
         lock: None,
