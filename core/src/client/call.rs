@@ -30,7 +30,7 @@ enum Origin {
     Lock(Arc<LockInner>),
 }
 
-type Finish<T> = fn(Outcome, &Place) -> T;
+type Finish<T> = fn(Outcome, Place) -> T;
 
 /// Where an outcome becomes a value. It keeps the client alive until then, and a lock that is being
 /// released or kept.
@@ -44,6 +44,13 @@ impl Place {
         match self {
             Place::Client(here) => here,
             Place::Lock(lock) => lock.here(),
+        }
+    }
+
+    pub(crate) fn into_here(self) -> Here {
+        match self {
+            Place::Client(here) => here,
+            Place::Lock(lock) => lock.here().clone(),
         }
     }
 
@@ -110,7 +117,7 @@ impl<T> Call<T> {
         let finish = self.finish;
         let (place, ask, on_lost) = self.place()?;
         let outcome = place.instance().block(ask, on_lost, check)?;
-        Ok(finish(outcome, &place))
+        Ok(finish(outcome, place))
     }
 
     /// Starts it; `done` gets the result exactly once: on the client's own thread, on one that is just
@@ -131,7 +138,7 @@ impl<T> Call<T> {
         };
         let instance = place.instance().clone();
         let face = Face::Callback(Box::new(move |outcome| {
-            done(outcome.map(|outcome| finish(outcome, &place)));
+            done(outcome.map(|outcome| finish(outcome, place)));
         }));
         let started = instance.start(ask, on_lost, face);
         Pending {
@@ -194,7 +201,7 @@ impl<T> Future for Running<T> {
                 if started.known
                     && let Poll::Ready(outcome) = place.instance().poll(&started, context.waker())
                 {
-                    return Poll::Ready(outcome.map(|outcome| finish(outcome, &place)));
+                    return Poll::Ready(outcome.map(|outcome| finish(outcome, place)));
                 }
                 *state = State::Under {
                     place,
@@ -207,14 +214,16 @@ impl<T> Future for Running<T> {
                 place,
                 started,
                 finish,
-            } => match place.instance().poll(started, context.waker()) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(outcome) => {
-                    let result = outcome.map(|outcome| finish(outcome, place));
-                    *state = State::Over;
-                    Poll::Ready(result)
-                }
-            },
+            } => {
+                let Poll::Ready(outcome) = place.instance().poll(started, context.waker()) else {
+                    return Poll::Pending;
+                };
+                let finish = *finish;
+                let State::Under { place, .. } = std::mem::replace(state, State::Over) else {
+                    unreachable!("it has just been looked at");
+                };
+                Poll::Ready(outcome.map(|outcome| finish(outcome, place)))
+            }
             State::Over => panic!("a finished fairlock future was polled again"),
         }
     }
@@ -247,11 +256,11 @@ impl Pending {
 
 /// What an outcome is to a caller.
 pub(crate) trait FromOutcome: Sized {
-    fn from_outcome(outcome: Outcome, place: &Place) -> Self;
+    fn from_outcome(outcome: Outcome, place: Place) -> Self;
 }
 
 impl FromOutcome for Lock {
-    fn from_outcome(outcome: Outcome, place: &Place) -> Lock {
+    fn from_outcome(outcome: Outcome, place: Place) -> Lock {
         match outcome {
             Outcome::Locked(grant) => Lock::new(place, grant),
             _ => unreachable!("an acquire that may wait ends in a lock or an error"),
@@ -260,7 +269,7 @@ impl FromOutcome for Lock {
 }
 
 impl FromOutcome for Option<Lock> {
-    fn from_outcome(outcome: Outcome, place: &Place) -> Option<Lock> {
+    fn from_outcome(outcome: Outcome, place: Place) -> Option<Lock> {
         match outcome {
             Outcome::Locked(grant) => Some(Lock::new(place, grant)),
             _ => None,
@@ -269,17 +278,17 @@ impl FromOutcome for Option<Lock> {
 }
 
 impl FromOutcome for bool {
-    fn from_outcome(outcome: Outcome, _: &Place) -> bool {
+    fn from_outcome(outcome: Outcome, _: Place) -> bool {
         matches!(outcome, Outcome::Confirmed(true))
     }
 }
 
 impl FromOutcome for () {
-    fn from_outcome(_: Outcome, _: &Place) {}
+    fn from_outcome(_: Outcome, _: Place) {}
 }
 
 impl FromOutcome for KeyState {
-    fn from_outcome(outcome: Outcome, _: &Place) -> KeyState {
+    fn from_outcome(outcome: Outcome, _: Place) -> KeyState {
         match outcome {
             Outcome::Key(state) => *state,
             _ => unreachable!("an inspection ends in the state of a key or an error"),
@@ -288,7 +297,7 @@ impl FromOutcome for KeyState {
 }
 
 impl FromOutcome for Waiters {
-    fn from_outcome(outcome: Outcome, _: &Place) -> Waiters {
+    fn from_outcome(outcome: Outcome, _: Place) -> Waiters {
         match outcome {
             Outcome::Waiters(waiters) => *waiters,
             _ => unreachable!("a look at a queue ends in the queue or an error"),
@@ -297,7 +306,7 @@ impl FromOutcome for Waiters {
 }
 
 impl FromOutcome for LockPage {
-    fn from_outcome(outcome: Outcome, _: &Place) -> LockPage {
+    fn from_outcome(outcome: Outcome, _: Place) -> LockPage {
         match outcome {
             Outcome::Locks(page) => *page,
             _ => unreachable!("a list of locks ends in a page or an error"),
@@ -306,7 +315,7 @@ impl FromOutcome for LockPage {
 }
 
 impl FromOutcome for Status {
-    fn from_outcome(outcome: Outcome, _: &Place) -> Status {
+    fn from_outcome(outcome: Outcome, _: Place) -> Status {
         match outcome {
             Outcome::Status(status) => *status,
             _ => unreachable!("a question for the status ends in it or an error"),

@@ -3,6 +3,7 @@
 
 use super::acquire::OnLost;
 use super::address::Address;
+use super::driver::clock::Glance;
 use super::driver::look::Look;
 use super::driver::socket::Socket;
 use super::session::{
@@ -102,6 +103,7 @@ pub(super) struct Core {
     pub(super) lines: Vec<Option<Line>>,
     /// Connections that have something to say, of which nobody has been told yet.
     pub(super) writes: Vec<u32>,
+    pub(super) clock: Glance,
     /// For whom what is to be written may be held.
     pub(super) wave: Wave,
     /// When the driver looks for sockets that nobody reads any more.
@@ -149,6 +151,7 @@ impl Core {
             discarded: Discarded::default(),
             lines: Vec::new(),
             writes: Vec::new(),
+            clock: Glance::default(),
             wave: Wave::new(),
             look_at: None,
             lent_at: 0,
@@ -292,7 +295,10 @@ impl Core {
                 entry.face = Face::Done(result);
             }
             Face::Callback(_) => {
-                if let Some(Face::Callback(done)) = self.remove_face(id) {
+                // Nobody has woken it, and what it had on the lock's loss is taken out already.
+                if let Some(entry) = self.faces.remove(id)
+                    && let Face::Callback(done) = entry.face
+                {
                     after.done.push((done, result));
                 }
             }

@@ -8,11 +8,12 @@ use super::driver::{Command, Driver, clock, fork};
 use super::event_loop::EventLoop;
 use super::options::{FollowMoves, Options, default_name};
 use super::session::{
-    Ask, FaceId, LockId, Micros, OperationId, Outcome, SeenLock, Session, Settings,
+    Ask, FaceId, LockId, MILLISECOND, Micros, OperationId, Outcome, SECOND, SeenLock, Session,
+    Settings,
 };
 use super::wave::Turn;
 use crate::error::{Error, LostReason};
-use crate::protocol::{ClientId, NameRef, SecretRef};
+use crate::protocol::{ClientId, NameRef, SecretRef, Wait};
 use crate::tls::Connector;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -331,8 +332,11 @@ impl Instance {
 
     /// Begins an operation.
     pub(crate) fn start(&self, ask: Ask, on_lost: Option<OnLost>, face: Face) -> Started {
-        let now = clock::now();
         let mut core = self.lock();
+        let now = match bears_a_glance(&ask) {
+            true => core.clock.now(),
+            false => clock::now(),
+        };
         if let Some(event_loop) = &self.event_loop {
             self.lend_lines(&mut core, event_loop, now);
         }
@@ -554,6 +558,18 @@ impl Instance {
 impl fmt::Debug for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "client {}", self.number)
+    }
+}
+
+/// Whether an operation may begin a moment earlier than it does: its lease then counts from too early a moment, what it repeats
+/// is repeated too early. A wait must not end too early, and of a short lease too much would be gone.
+fn bears_a_glance(ask: &Ask) -> bool {
+    match ask {
+        Ask::Acquire { lease, wait, .. } => {
+            !matches!(wait, Wait::For(_)) && lease.0 >= SECOND / MILLISECOND
+        }
+        Ask::ReleaseLock { .. } => true,
+        _ => false,
     }
 }
 

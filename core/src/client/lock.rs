@@ -59,15 +59,11 @@ impl Drop for LockInner {
 }
 
 impl Lock {
-    pub(crate) fn new(place: &Place, grant: Grant) -> Lock {
-        let decoded = grant
-            .key
-            .spelling()
-            .contains(&b'%')
-            .then(|| grant.key.decode().into_boxed_slice());
+    pub(crate) fn new(place: Place, grant: Grant) -> Lock {
+        let decoded = (grant.key.is_escaped()).then(|| grant.key.decode().into_boxed_slice());
         Lock {
             inner: Arc::new(LockInner {
-                here: place.here().clone(),
+                here: place.into_here(),
                 id: grant.lock,
                 key: grant.key,
                 decoded,

@@ -163,6 +163,11 @@ impl Key {
         }
     }
 
+    /// Whether it is spelled in another way than the user called it.
+    pub(crate) fn is_escaped(&self) -> bool {
+        word::find(self.spelling(), 0, b'%').is_some()
+    }
+
     /// The bytes that the user called the key.
     #[must_use]
     pub fn decode(&self) -> Vec<u8> {

@@ -12,6 +12,7 @@
 
 mod ahead;
 mod code;
+mod draft;
 mod escape;
 mod key;
 pub mod limits;

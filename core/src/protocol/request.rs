@@ -1,6 +1,7 @@
 //! Requests: what a client says, as a line and as a value.
 
 use super::code::Code;
+use super::draft;
 use super::escape::SpellingError;
 use super::key::{KeyRef, NameRef, Prefix, SecretRef};
 use super::limits;
@@ -133,6 +134,9 @@ impl<'a> Request<'a> {
                 wait,
                 tag,
             } => {
+                if draft::acquire(key, lease, wait, tag, out) {
+                    return;
+                }
                 out.extend_from_slice(b"A ");
                 out.extend_from_slice(key.spelling());
                 out.push(b' ');
@@ -142,6 +146,9 @@ impl<'a> Request<'a> {
                 push_tag(tag, out);
             }
             Request::Release { key, token, tag } => {
+                if draft::release(key, token, tag, out) {
+                    return;
+                }
                 push_key_token(b"R ", key, token, out);
                 push_tag(tag, out);
             }
