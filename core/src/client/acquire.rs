@@ -34,6 +34,7 @@ impl Wish {
         }
     }
 
+    #[inline(always)]
     fn into_call<T: FromOutcome>(self, wait: Result<Wait, Error>) -> Call<T> {
         let ask = (|| {
             if self.keep_alive && self.lease < Duration::from_secs(1) {

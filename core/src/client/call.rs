@@ -4,9 +4,10 @@ use super::acquire::OnLost;
 use super::calling;
 use super::instance::{Face, Handle, Here, Instance, Started};
 use super::lock::{Lock, LockInner};
-use super::session::{Ask, OperationId, Outcome};
+use super::session::{Ask, Grant, OperationId, Outcome};
 use super::view::{KeyState, LockPage, Status, Waiters};
 use crate::error::Error;
+use crate::protocol::Key;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -36,21 +37,23 @@ type Finish<T> = fn(Outcome, Place) -> T;
 /// released or kept.
 pub(crate) enum Place {
     Client(Here),
+    /// What the lock that comes of it is about.
+    Key(Here, Key),
     Lock(Arc<LockInner>),
 }
 
 impl Place {
     pub(crate) fn here(&self) -> &Here {
         match self {
-            Place::Client(here) => here,
+            Place::Client(here) | Place::Key(here, _) => here,
             Place::Lock(lock) => lock.here(),
         }
     }
 
-    pub(crate) fn into_here(self) -> Here {
+    fn lock(self, grant: Grant) -> Lock {
         match self {
-            Place::Client(here) => here,
-            Place::Lock(lock) => lock.here().clone(),
+            Place::Key(here, key) => Lock::new(here, key, grant),
+            Place::Client(_) | Place::Lock(_) => unreachable!("only an acquire ends in a lock"),
         }
     }
 
@@ -124,6 +127,7 @@ impl<T> Call<T> {
     /// calling this client, or, if it is known at once, on this one. `done` must not block. What is known at once inside such a
     /// callback is told when that has returned. One that forks must not return in the child, where its caller has nothing
     /// to go on with: the client's own thread ends there.
+    #[inline]
     pub fn submit(self, done: impl FnOnce(Result<T, Error>) + Send + 'static) -> Pending
     where
         T: 'static,
@@ -146,10 +150,14 @@ impl<T> Call<T> {
         }
     }
 
+    #[inline(always)]
     fn place(self) -> Result<(Place, Ask, Option<OnLost>), Error> {
         let ask = self.ask?;
         let place = match self.origin {
-            Origin::Client(handle) => Place::Client(handle.here()?),
+            Origin::Client(handle) => match &ask {
+                Ask::Acquire { key, .. } => Place::Key(handle.here()?, key.clone()),
+                _ => Place::Client(handle.here()?),
+            },
             Origin::Lock(lock) => {
                 lock.instance()?;
                 Place::Lock(lock)
@@ -262,7 +270,7 @@ pub(crate) trait FromOutcome: Sized {
 impl FromOutcome for Lock {
     fn from_outcome(outcome: Outcome, place: Place) -> Lock {
         match outcome {
-            Outcome::Locked(grant) => Lock::new(place, grant),
+            Outcome::Locked(grant) => place.lock(grant),
             _ => unreachable!("an acquire that may wait ends in a lock or an error"),
         }
     }
@@ -271,7 +279,7 @@ impl FromOutcome for Lock {
 impl FromOutcome for Option<Lock> {
     fn from_outcome(outcome: Outcome, place: Place) -> Option<Lock> {
         match outcome {
-            Outcome::Locked(grant) => Some(Lock::new(place, grant)),
+            Outcome::Locked(grant) => Some(place.lock(grant)),
             _ => None,
         }
     }

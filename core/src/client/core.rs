@@ -264,6 +264,7 @@ impl Core {
         }
     }
 
+    #[inline(always)]
     fn complete(
         &mut self,
         id: FaceId,

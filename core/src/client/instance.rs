@@ -39,6 +39,7 @@ impl Handle {
     }
 
     /// The client in this process: a forked child gets an identity and connections of its own.
+    #[inline]
     pub(crate) fn here(self: Arc<Handle>) -> Result<Here, Error> {
         let successor = match self.first.is_of_this_process() {
             true => None,

@@ -1,7 +1,7 @@
 //! A held lock.
 
 use super::acquire::OnLost;
-use super::call::{Call, Place};
+use super::call::Call;
 use super::instance::{Here, Instance};
 use super::session::{Ask, Grant, LockId};
 use super::wire_lease;
@@ -59,13 +59,13 @@ impl Drop for LockInner {
 }
 
 impl Lock {
-    pub(crate) fn new(place: Place, grant: Grant) -> Lock {
-        let decoded = (grant.key.is_escaped()).then(|| grant.key.decode().into_boxed_slice());
+    pub(crate) fn new(here: Here, key: Key, grant: Grant) -> Lock {
+        let decoded = (key.is_escaped()).then(|| key.decode().into_boxed_slice());
         Lock {
             inner: Arc::new(LockInner {
-                here: place.into_here(),
+                here,
                 id: grant.lock,
-                key: grant.key,
+                key,
                 decoded,
                 token: grant.token,
             }),

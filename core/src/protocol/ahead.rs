@@ -44,6 +44,7 @@ impl<'a> Request<'a> {
 impl<'a> Reply<'a> {
     /// The same for a client, of the grant or the release that went well.
     #[must_use]
+    #[inline]
     pub fn parse_ahead(bytes: &'a [u8]) -> Option<(Reply<'a>, usize)> {
         let [letter @ (b'A' | b'R'), b' ', ..] = bytes else {
             return None;

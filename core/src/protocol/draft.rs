@@ -1,5 +1,5 @@
-//! Spells the two requests that make up nearly all traffic, in their plainest form: put together in one short array, numbers eight
-//! digits at once, and appended as a whole. What does not fit there is left to [`Request::encode`](super::Request::encode).
+//! Spells the two requests that make up nearly all traffic, in their plainest form: at once in
+//! the place where they go, numbers eight digits at a time. What does not fit there is left to [`Request::encode`](super::Request::encode).
 
 use super::key::KeyRef;
 use super::number::{Millis, Tag, Token, Wait};
@@ -31,10 +31,10 @@ pub(super) fn acquire(
     let Some(tag) = tag.filter(|tag| plain && tag.attempt == 0) else {
         return false;
     };
-    let mut draft = Draft::new(b'A', key);
+    let mut draft = Draft::new(b'A', key, out);
     draft.short_number(seconds);
     draft.put([b' ', wait]);
-    draft.end(tag.number, out);
+    draft.end(tag.number);
     true
 }
 
@@ -45,25 +45,27 @@ pub(super) fn release(key: KeyRef<'_>, token: Token, tag: Option<Tag>, out: &mut
     let Some(tag) = tag.filter(|tag| plain && tag.attempt == 0) else {
         return false;
     };
-    let mut draft = Draft::new(b'R', key);
+    let mut draft = Draft::new(b'R', key, out);
     draft.number(token.get());
-    draft.end(tag.number, out);
+    draft.end(tag.number);
     true
 }
 
-struct Draft {
-    bytes: [u8; LONGEST],
+/// Room behind what `out` holds already. Nothing is put together elsewhere and moved: to read whole words right behind the bytes that
+/// they consist of would take longer than all the rest.
+struct Draft<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
     at: usize,
 }
 
-impl Draft {
+impl Draft<'_> {
     #[inline(always)]
-    fn new(letter: u8, key: KeyRef<'_>) -> Draft {
+    fn new<'a>(letter: u8, key: KeyRef<'_>, out: &'a mut Vec<u8>) -> Draft<'a> {
         let key = key.spelling();
-        let mut draft = Draft {
-            bytes: [0; LONGEST],
-            at: 0,
-        };
+        let start = out.len();
+        out.extend_from_slice(&[0; LONGEST]);
+        let mut draft = Draft { out, start, at: 0 };
         draft.put([letter, b' ']);
         for word in three(key) {
             draft.put(word);
@@ -75,7 +77,8 @@ impl Draft {
 
     #[inline(always)]
     fn put<const COUNT: usize>(&mut self, bytes: [u8; COUNT]) {
-        self.bytes[self.at..self.at + COUNT].copy_from_slice(&bytes);
+        let begin = self.start + self.at;
+        self.out[begin..begin + COUNT].copy_from_slice(&bytes);
         self.at += COUNT;
     }
 
@@ -108,11 +111,11 @@ impl Draft {
     }
 
     #[inline(always)]
-    fn end(mut self, tag: u64, out: &mut Vec<u8>) {
+    fn end(mut self, tag: u64) {
         self.put([b' ', b'#']);
         self.number(tag);
         self.put([b'\n']);
-        out.extend_from_slice(&self.bytes[..self.at]);
+        self.out.truncate(self.start + self.at);
     }
 }
 

@@ -56,7 +56,12 @@ pub(super) fn find(bytes: &[u8], mut at: usize, wanted: u8) -> Option<usize> {
 /// The first three words of a text, with zeros behind its end.
 #[inline(always)]
 pub(super) fn three(text: &[u8]) -> [[u8; 8]; 3] {
-    [0, 8, 16].map(|at| word(text, at).to_le_bytes())
+    let [first, second, third] = [word(text, 0), word(text, 8), word(text, 16)];
+    [
+        first.to_le_bytes(),
+        second.to_le_bytes(),
+        third.to_le_bytes(),
+    ]
 }
 
 /// The eight digits of a number below 10⁸, zeros in front of it included, the first one lowest; and how many of them are zeros in

@@ -93,8 +93,9 @@ impl Session {
             Wait::For(time) => Some(now + time.micros()),
             Wait::Forever | Wait::No => None,
         };
-        let mut acquire = Acquire {
-            key: self.keys.hashed(key),
+        let key = self.keys.hashed(key);
+        let acquire = |key, sent| Acquire {
+            key,
             lease,
             wait,
             keep_alive,
@@ -102,34 +103,34 @@ impl Session {
             tag,
             attempt: 0,
             deadline,
-            sent: None,
+            sent,
             trouble: None,
         };
-        let Choice::Now(index) = self.choose_for(&acquire.key) else {
-            let id = self.insert_operation(Operation::new(Kind::Acquire(acquire), Some(face)));
+        let Choice::Now(index) = self.choose_for(&key) else {
+            let kind = Kind::Acquire(acquire(key, None));
+            let id = self.insert_operation(Operation::new(kind, Some(face)));
             self.route(id, now);
             return id;
         };
         // Nearly always it goes at once, with the whole wait.
         let tag = Tag::first(tag);
         let request = Request::Acquire {
-            key: acquire.key.as_ref(),
+            key: key.as_ref(),
             lease,
             wait,
             tag: Some(tag),
         };
         let connection = &mut self.connections[index];
         request.encode(&mut connection.outgoing);
-        acquire.sent = Some(tag.attempt);
         let urgent = wait == Wait::No;
         let sent = connection.add_copy(index, tag, urgent, now);
-        let due = acquire.due(&Place::Sent);
-        let mut operation = Operation::new(Kind::Acquire(acquire), Some(face));
-        operation.place = Place::Sent;
-        operation.current = Some(sent);
-        let id = self.insert_operation(operation);
+        let id = self.operations.insert_with(|| {
+            let kind = Kind::Acquire(acquire(key, Some(tag.attempt)));
+            Operation::sent(kind, Some(face), sent)
+        });
         self.tags.insert(tag.number, id);
-        if due.is_some() {
+        if let Some(deadline) = deadline {
+            let due = Some(deadline + GRACE);
             self.operation_deadlines.set(id.0.index, due);
         }
         if urgent {
@@ -298,6 +299,7 @@ impl Session {
     }
 
     /// `A`: the server has granted a copy of this request.
+    #[inline]
     pub(super) fn handle_granted(
         &mut self,
         id: OperationId,
@@ -458,16 +460,18 @@ impl Session {
             return;
         };
         let late = self.settings.mutation.is(Mutation::TellLossesLate);
-        let held = HeldLock::granted(acquire, token, counted_from, now, late);
-        let (face, key, confirming) = (*face, acquire.key.key.clone(), acquire.confirming());
+        let lock = self
+            .locks
+            .insert_with(|| HeldLock::granted(acquire, token, counted_from, now, late));
+        let (face, confirming) = (*face, acquire.confirming());
         self.discard_operation(id);
         if let Some(confirming) = confirming {
             self.remove_operation(confirming.keep);
         }
-        let lock = self.insert_lock(held);
+        self.enter_lock(lock, token);
         match face {
             Some(face) => {
-                let grant = super::Grant { lock, key, token };
+                let grant = super::Grant { lock, token };
                 self.complete(face, Ok(Outcome::Locked(grant)));
             }
             None => self.drop_lock(lock, now),

@@ -152,6 +152,7 @@ impl Connection {
     }
 
     /// Counts a copy of a request that is sent now.
+    #[inline(always)]
     pub(super) fn add_copy(&mut self, index: usize, tag: Tag, urgent: bool, now: Micros) -> Sent {
         self.add_under_way(urgent, now);
         Sent {

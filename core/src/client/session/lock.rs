@@ -67,6 +67,7 @@ impl Millis {
 
 impl HeldLock {
     /// What an acquire has brought. With `late` its loss is told too late, for tests of the tests.
+    #[inline(always)]
     pub(super) fn granted(
         acquire: &Acquire,
         token: Token,
@@ -117,11 +118,16 @@ impl HeldLock {
 }
 
 impl Session {
-    pub(super) fn insert_lock(&mut self, held: HeldLock) -> LockId {
-        self.in_hand.add(held.token);
-        let lock = self.locks.insert(held);
+    /// Notes a lock that has just been inserted.
+    pub(super) fn enter_lock(&mut self, lock: LockId, token: Token) {
+        self.in_hand.add(token);
         self.schedule_lock(lock);
-        lock
+    }
+
+    /// The key of a lock.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn key_of(&self, lock: LockId) -> Option<&crate::protocol::Key> {
+        Some(&self.locks.get(lock)?.key)
     }
 
     pub(super) fn schedule_lock(&mut self, lock: LockId) {

@@ -185,10 +185,9 @@ pub(crate) enum Outcome {
 }
 
 /// A lock that was granted and counted, and has not been given to the caller yet.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grant {
     pub(crate) lock: LockId,
-    pub(crate) key: Key,
     pub(crate) token: Token,
 }
 

@@ -70,6 +70,20 @@ impl Operation {
         }
     }
 
+    /// One whose first copy has been sent.
+    #[inline(always)]
+    pub(super) fn sent(kind: Kind, face: Option<FaceId>, copy: Sent) -> Operation {
+        Operation {
+            face,
+            place: Place::Sent,
+            current: Some(copy),
+            older: Vec::new(),
+            moves: 0,
+            queued: false,
+            kind,
+        }
+    }
+
     pub(super) fn connection(&self) -> Option<usize> {
         self.current?.connection
     }
@@ -146,6 +160,7 @@ impl Operation {
     }
 
     /// Takes out the copy that an answer with this tag on this connection is about.
+    #[inline(always)]
     pub(super) fn take_copy(&mut self, tag: Tag, connection: usize) -> Option<(Sent, Age)> {
         let fits = |sent: &Sent| sent.tag == tag && sent.connection == Some(connection);
         if self.older.is_empty() {
@@ -169,6 +184,7 @@ impl Operation {
     }
 
     /// The same, and the copy is no longer under way.
+    #[inline(always)]
     pub(super) fn settle_copy(
         &mut self,
         tag: Tag,

@@ -58,6 +58,7 @@ pub(super) struct CancelCopy {
 }
 
 impl Repeat {
+    #[inline(always)]
     pub(super) fn new(key: HashedKey, every: Micros, until: Micros, now: Micros) -> Repeat {
         Repeat {
             key,
@@ -109,6 +110,7 @@ impl Session {
         self.start_release(key, release, face, now)
     }
 
+    #[inline]
     pub(super) fn start_release(
         &mut self,
         key: HashedKey,
@@ -116,8 +118,33 @@ impl Session {
         face: Option<FaceId>,
         now: Micros,
     ) -> OperationId {
-        let repeat = Repeat::new(key, AGAIN_EVERY, now + AGAIN_FOR, now);
-        self.start_repeat(Kind::Release(repeat, release), face, None, now)
+        let Choice::Now(index) = self.choose_for(&key) else {
+            let repeat = Repeat::new(key, AGAIN_EVERY, now + AGAIN_FOR, now);
+            return self.start_repeat(Kind::Release(repeat, release), face, None, now);
+        };
+        // Nearly always it goes at once.
+        let tag = Tag::first(self.new_tag());
+        let request = Request::Release {
+            key: key.as_ref(),
+            token: release.token,
+            tag: Some(tag),
+        };
+        let connection = &mut self.connections[index];
+        request.encode(&mut connection.outgoing);
+        let sent = connection.add_copy(index, tag, true, now);
+        let id = self.operations.insert_with(|| {
+            let mut repeat = Repeat::new(key, AGAIN_EVERY, now + AGAIN_FOR, now);
+            repeat.copies = 1;
+            repeat.last = Some(index);
+            Operation::sent(Kind::Release(repeat, release), face, sent)
+        });
+        self.busy_keys.enter(id, &mut self.operations);
+        self.tags.insert(tag.number, id);
+        let due = Some(now + AGAIN_EVERY);
+        self.operation_deadlines.set(id.0.index, due);
+        self.hasten_connection(index, now);
+        self.note_write(index);
+        id
     }
 
     /// Ends all attempts of an acquire that has no caller any more.

@@ -50,19 +50,39 @@ impl Session {
                 State::Up => Reply::parse_ahead(rest),
                 State::Down { .. } | State::Trying | State::Greeting => None,
             };
-            let garbage = if let Some((reply, used)) = ahead {
-                at += used;
-                let line = &rest[..used - 1];
-                self.handle_reply(index, &reply, line, now).err()
-            } else {
-                match split(rest) {
+            let garbage = match ahead {
+                Some((
+                    Reply::Granted {
+                        key,
+                        token,
+                        tag: Some(tag),
+                    },
+                    used,
+                )) => {
+                    at += used;
+                    let line = &rest[..used - 1];
+                    self.handle_grant(index, key, token, tag, line, now).err()
+                }
+                Some((
+                    Reply::Released {
+                        key,
+                        ok,
+                        tag: Some(tag),
+                    },
+                    used,
+                )) => {
+                    at += used;
+                    let line = &rest[..used - 1];
+                    self.handle_release(index, key, ok, tag, line, now).err()
+                }
+                _ => match split(rest) {
                     Split::Partial => return at,
                     Split::TooLong => Some(Garbage("a line without end".to_owned())),
                     Split::Line { line, used } => {
                         at += used;
                         self.handle_line(index, line, now).err()
                     }
-                }
+                },
             };
             if let Some(Garbage(what)) = garbage {
                 let text = format!("the server says what no fairlock server says: {what}");
@@ -124,14 +144,7 @@ impl Session {
         match *reply {
             Reply::Granted { key, token, tag } => {
                 let tag = tag.ok_or_else(|| excerpt(line))?;
-                self.note_token(token);
-                match self.find(index, Letter::Acquire, key, tag, line)? {
-                    Some((id, sent, age)) => {
-                        self.handle_granted(id, index, sent, age, token, now);
-                        self.note_answer(index, sent.sequence, sent.at, true);
-                    }
-                    None => self.handle_stray_grant(key, token, now),
-                }
+                self.handle_grant(index, key, token, tag, line, now)?;
             }
             Reply::TimedOut { key, tag } => {
                 if let Some((id, age)) = self.settle(index, Letter::Acquire, key, tag, line)?
@@ -141,9 +154,8 @@ impl Session {
                 }
             }
             Reply::Released { key, ok, tag } => {
-                if let Some((id, _)) = self.settle(index, Letter::Release, key, tag, line)? {
-                    self.handle_released(id, index, ok, now);
-                }
+                let tag = tag.ok_or_else(|| excerpt(line))?;
+                self.handle_release(index, key, ok, tag, line, now)?;
             }
             Reply::Kept { key, ok, tag } => {
                 let tag = tag.ok_or_else(|| excerpt(line))?;
@@ -228,6 +240,44 @@ impl Session {
                 text,
                 ..
             } => return self.handle_refused(index, operation, code, tag, text, now),
+        }
+        Ok(())
+    }
+
+    /// `A`, from whichever way of reading.
+    fn handle_grant(
+        &mut self,
+        index: usize,
+        key: KeyRef<'_>,
+        token: Token,
+        tag: Tag,
+        line: &[u8],
+        now: Micros,
+    ) -> Result<(), Garbage> {
+        self.note_token(token);
+        match self.find(index, Letter::Acquire, key, tag, line)? {
+            Some((id, sent, age)) => {
+                self.handle_granted(id, index, sent, age, token, now);
+                self.note_answer(index, sent.sequence, sent.at, true);
+            }
+            None => self.handle_stray_grant(key, token, now),
+        }
+        Ok(())
+    }
+
+    /// `R`, likewise.
+    fn handle_release(
+        &mut self,
+        index: usize,
+        key: KeyRef<'_>,
+        ok: bool,
+        tag: Tag,
+        line: &[u8],
+        now: Micros,
+    ) -> Result<(), Garbage> {
+        if let Some((id, sent, _)) = self.find(index, Letter::Release, key, tag, line)? {
+            self.note_answer(index, sent.sequence, sent.at, true);
+            self.handle_released(id, index, ok, now);
         }
         Ok(())
     }
@@ -383,6 +433,7 @@ impl Session {
     }
 
     /// The same, where the key has to fit as well: a server that mixes up keys must not be believed.
+    #[inline(always)]
     fn find(
         &mut self,
         index: usize,

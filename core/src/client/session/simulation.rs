@@ -178,7 +178,8 @@ impl Session {
                 result: result.map(|outcome| match outcome {
                     Came::Locked(grant) => Outcome::Locked {
                         lock: LockId(grant.lock),
-                        key: grant.key,
+                        key: (self.session.key_of(grant.lock).cloned())
+                            .expect("a lock that was just granted is there"),
                         token: grant.token,
                     },
                     Came::NotHad => Outcome::NotHad,

@@ -82,21 +82,33 @@ impl<I: Id, T> Slab<I, T> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> I {
-        let index = self.free.pop().unwrap_or_else(|| {
-            let index = u32::try_from(self.entries.len())
-                .expect("fewer than four billion values: each is limited elsewhere");
-            self.entries.push(Entry {
-                generation: 0,
-                value: None,
-            });
-            index
-        });
+        self.insert_with(|| value)
+    }
+
+    /// The value is made where it stays: to move one that has just been put together means to wait until all of it is there.
+    #[inline(always)]
+    pub(super) fn insert_with(&mut self, make: impl FnOnce() -> T) -> I {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.grow(),
+        };
         let entry = &mut self.entries[index as usize];
-        entry.value = Some(value);
+        entry.value.get_or_insert_with(make);
         I::of(Slot {
             index,
             generation: entry.generation,
         })
+    }
+
+    #[cold]
+    fn grow(&mut self) -> u32 {
+        let index = u32::try_from(self.entries.len())
+            .expect("fewer than four billion values: each is limited elsewhere");
+        self.entries.push(Entry {
+            generation: 0,
+            value: None,
+        });
+        index
     }
 
     pub(crate) fn get(&self, id: I) -> Option<&T> {

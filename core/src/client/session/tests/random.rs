@@ -267,9 +267,10 @@ impl Storm {
         self.ends_by.remove(&(client, face));
         if let Ok(Outcome::Locked(grant)) = result {
             self.granted += 1;
+            let held = self.sessions[client].key_of(grant.lock).expect("a lock");
             let key = KEYS
                 .into_iter()
-                .find(|key| key.as_bytes() == grant.key.spelling());
+                .find(|key| key.as_bytes() == held.spelling());
             let key = key.expect("a key that was asked for");
             self.in_hand[client].push((grant.lock, grant.token, key));
         }
