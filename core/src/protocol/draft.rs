@@ -27,7 +27,8 @@ pub(super) fn acquire(
         Wait::No => b'-',
         Wait::For(_) => return false,
     };
-    let plain = lease.0 % 1000 == 0 && seconds < EIGHT && key.spelling().len() <= KEY_LONGEST;
+    let plain =
+        lease.0.is_multiple_of(1000) && seconds < EIGHT && key.spelling().len() <= KEY_LONGEST;
     let Some(tag) = tag.filter(|tag| plain && tag.attempt == 0) else {
         return false;
     };

@@ -69,13 +69,13 @@ pub(super) fn three(text: &[u8]) -> [[u8; 8]; 3] {
 #[inline(always)]
 pub(super) fn eight_digits(number: u64) -> (u64, usize) {
     // Two fours of digits, then pairs, then single ones, each in a lane of its own.
-    let fours = (number / 10_000) | (number % 10_000) << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x0000_007F_0000_007F;
-    let pairs = hundreds | (fours - 100 * hundreds) << 16;
-    let tens = (pairs * 103 >> 10) & 0x000F_000F_000F_000F;
-    let digits = tens | (pairs - 10 * tens) << 8;
-    let zeros = first_mark(digits | 1 << 56);
-    (digits | ONES * b'0' as u64, zeros)
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
+    let hundreds = ((fours * 10_486) >> 20) & 0x0000_007F_0000_007F;
+    let pairs = hundreds | ((fours - 100 * hundreds) << 16);
+    let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;
+    let digits = tens | ((pairs - 10 * tens) << 8);
+    let zeros = first_mark(digits | (1 << 56));
+    (digits | (ONES * b'0' as u64), zeros)
 }
 
 const POWERS: [u64; 9] = [
