@@ -58,6 +58,12 @@ impl Session {
         }
     }
 
+    /// Whether a request that begins now is sent at once.
+    pub(crate) fn has_way(&mut self) -> bool {
+        self.refresh_rotation();
+        !self.rotation.indices.is_empty()
+    }
+
     pub(super) fn refresh_rotation(&mut self) {
         if self.rotation.known {
             debug_assert!(self.rotation.indices == self.fitting_connections().0);
