@@ -164,6 +164,7 @@ impl Key {
     }
 
     /// Whether it is spelled in another way than the user called it.
+    #[cfg(feature = "client")]
     pub(crate) fn is_escaped(&self) -> bool {
         word::find(self.spelling(), 0, b'%').is_some()
     }
