@@ -332,6 +332,7 @@ impl Node {
 
     fn status(&mut self, id: ConnectionId) {
         let address = self.address_for(id);
+        self.settle_copy();
         let stats = self.engine.stats();
         let (standbys, term) = match &self.cluster {
             Some(cluster) => {

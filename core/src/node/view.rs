@@ -71,7 +71,11 @@ impl Window {
         }
         let node = lock(&self.node);
         // The place stays locked meanwhile, so that a node that ends is not kept alive by who looks at it.
-        node.as_ref().map(|seen| look(&mut seen.node.lock()))
+        node.as_ref().map(|seen| {
+            let mut node = seen.node.lock();
+            node.settle_copy();
+            look(&mut node)
+        })
     }
 }
 

@@ -294,8 +294,8 @@ impl Cluster {
         self.next_link
     }
 
-    /// Lets the engine have all that has come.
-    pub(super) fn settle(&mut self, engine: &mut Engine) {
+    /// See [`Node::settle_copy`].
+    fn settle(&mut self, engine: &mut Engine) {
         self.member.settle(present(), engine);
     }
 
@@ -388,6 +388,13 @@ pub(super) fn present() -> Now {
 }
 
 impl Node {
+    /// For whoever looks at the state of a node that copies another one: its engine has all that has come.
+    pub(crate) fn settle_copy(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.settle(&mut self.engine);
+        }
+    }
+
     /// Lets the tasks of the cluster find the node. The first thing to be done once it runs.
     pub(crate) fn begin_cluster(&mut self, node: &Shared) {
         if let Some(cluster) = &mut self.cluster {

@@ -60,14 +60,17 @@ impl Node {
         }
         self.write_journal(now);
         let (position, whole) = self.kept();
-        let Some(journal) = &mut self.journal else {
+        let Some(journal) = &self.journal else {
             return false;
         };
         let is_due = journal.next_step(whole).is_some_and(|at| at <= now);
-        if is_due && let Some(cluster) = &mut self.cluster {
+        if is_due {
             // A part of a new one says how things are now.
-            cluster.settle(&mut self.engine);
+            self.settle_copy();
         }
+        let Some(journal) = &mut self.journal else {
+            return false;
+        };
         let more = journal.step(now, &mut self.engine, position, whole);
         self.counters.journal_failures = journal.failures();
         more
